@@ -1,1 +1,17 @@
-//! x
+//! The transactional outbox and inbox.
+#![cfg_attr(test, allow(clippy::unwrap_used))]
+
+pub mod admin;
+mod error;
+mod inbox;
+mod message;
+pub mod policy;
+mod sink;
+mod source;
+
+pub use error::{Error, ErrorKind, Result};
+pub use inbox::{Failure, Handler, Inbox, Lent};
+pub use message::{Headers, Limits, Message, MessageId, header};
+pub use policy::{Policy, Verdict};
+pub use sink::{Cause, Outcome, Rejection, Sink, code};
+pub use source::{Claim, Lease, Source};

@@ -1,0 +1,178 @@
+//! What a person can see and do: the contract of an [`Admin`].
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use jiff::Timestamp;
+use serde::Serialize;
+
+use crate::error::Result;
+use crate::message::{Message, MessageId};
+use crate::sink::Cause;
+
+/// Sees and repairs an outbox: behind the command line, and later behind the dashboard.
+///
+/// - **A1** `status` tells of every cursor: who owns it, how far behind it is, what is set aside.
+/// - **A2** `list` and `show` change nothing.
+/// - **A3** A retried message is due at once, with its attempts at zero; the later ones of its key still wait
+///   for it.
+/// - **A4** A skipped message does not come again on that cursor, and its key goes on.
+/// - **A5** A replay repeats everything from its point on, in order, and loses nothing that was pending.
+/// - **A6** A purge removes only what every cursor has done and nobody has set aside, in bounded steps.
+#[async_trait]
+pub trait Admin: Send + Sync {
+    /// Every cursor as it stands.
+    async fn status(&self) -> Result<Vec<CursorStatus>>;
+
+    /// Messages that match, oldest first, after `filter.after`.
+    async fn list(&self, filter: &Filter) -> Result<Vec<Entry>>;
+
+    /// One message with what became of it on every cursor.
+    async fn show(&self, id: &MessageId) -> Result<Option<Story>>;
+
+    /// Retries or skips what matches and is set aside; tells how many. With `dry_run` nothing changes.
+    async fn repair(&self, filter: &Filter, repair: Repair, dry_run: bool) -> Result<u64>;
+
+    /// Moves a cursor back; tells how many messages will come again. With `dry_run` nothing changes.
+    async fn replay(&self, cursor: &str, from: &ReplayFrom, dry_run: bool) -> Result<u64>;
+
+    /// Removes one step (at most `step`) of what is done everywhere and older than `age`; tells how many.
+    async fn purge(&self, age: Duration, step: u32, dry_run: bool) -> Result<u64>;
+}
+
+/// Counting stops here: a status must stay cheap over any backlog.
+pub const COUNTED_AT_MOST: u64 = 10_000;
+
+/// How one cursor stands. A cursor with several lanes has one of these per lane.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct CursorStatus {
+    /// The name, which is that of its pipe.
+    pub cursor: String,
+    /// The lane, from 0.
+    pub lane: u32,
+    /// How many lanes the cursor has.
+    pub lanes: u32,
+    /// Who holds the lease, if anybody.
+    pub owner: Option<String>,
+    /// When the lease ends, on the database's clock; in the past when the owner is gone.
+    pub lease_until: Option<Timestamp>,
+    /// Committed and not yet done, without what is set aside; [`COUNTED_AT_MOST`] means that or more.
+    pub pending: u64,
+    /// Age of the oldest message that is not done and not dead.
+    pub lag_seconds: Option<f64>,
+    /// Set aside and to be tried again.
+    pub waiting: u64,
+    /// Set aside because an earlier one of the key is not done.
+    pub behind: u64,
+    /// Set aside until a person decides.
+    pub dead: u64,
+    /// Done since the cursor exists.
+    pub delivered: u64,
+}
+
+/// Where a message stands on a cursor.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Stand {
+    /// Not read yet.
+    Pending,
+    /// Set aside, to be tried again.
+    Waiting,
+    /// Set aside because an earlier one of its key is not done.
+    Behind,
+    /// Set aside until a person decides.
+    Dead,
+    /// Done.
+    Done,
+}
+
+impl Stand {
+    /// The word for it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Pending => "pending",
+            Self::Waiting => "waiting",
+            Self::Behind => "behind",
+            Self::Dead => "dead",
+            Self::Done => "done",
+        }
+    }
+}
+
+/// Which messages are meant; what is not set matches everything.
+#[derive(Debug, Clone, Default)]
+pub struct Filter {
+    /// On this cursor only.
+    pub cursor: Option<String>,
+    /// In this state only.
+    pub stand: Option<Stand>,
+    /// This message.
+    pub id: Option<MessageId>,
+    /// Of this type; a trailing `*` matches any ending.
+    pub kind: Option<String>,
+    /// Of this key.
+    pub key: Option<String>,
+    /// With this cause code.
+    pub code: Option<String>,
+    /// With this header and value (a saga id, a correlation id).
+    pub header: Option<(String, String)>,
+    /// Only after this position; the `position` of the last entry of a page.
+    pub after: Option<u64>,
+    /// At most so many; 0 means 100.
+    pub limit: u32,
+}
+
+/// One message on one cursor.
+#[derive(Debug, Clone, Serialize)]
+pub struct Entry {
+    /// Its place in the log.
+    pub position: u64,
+    /// Its id.
+    pub id: MessageId,
+    /// Its type.
+    #[serde(rename = "type")]
+    pub kind: String,
+    /// Its key.
+    pub key: Option<String>,
+    /// When it happened.
+    pub occurred_at: Timestamp,
+    /// The cursor that this entry is about; none when the log has no cursor yet.
+    pub cursor: Option<String>,
+    /// Where it stands there.
+    pub stand: Stand,
+    /// Attempts spent.
+    pub attempts: u32,
+    /// When it is due again.
+    pub due: Option<Timestamp>,
+    /// Why it is set aside.
+    pub cause: Option<Cause>,
+}
+
+/// A message with what became of it everywhere.
+#[derive(Debug, Clone)]
+pub struct Story {
+    /// The message.
+    pub message: Message,
+    /// One entry per cursor.
+    pub entries: Vec<Entry>,
+}
+
+/// What to do with messages that are set aside.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Repair {
+    /// Try again at once, with all attempts.
+    Retry,
+    /// Let it go: it does not come again on that cursor.
+    Skip,
+}
+
+/// Where a replay begins.
+#[derive(Debug, Clone)]
+pub enum ReplayFrom {
+    /// The first message of the log.
+    Start,
+    /// Messages that occurred at this time or later.
+    Time(Timestamp),
+    /// This message, and what was written after it.
+    Message(MessageId),
+}

@@ -1,0 +1,383 @@
+//! The decisions of the loop, pure: what an outcome means for a message, how long to wait, when to stop
+//! sending. No I/O, no clock, no randomness: time and jitter come in as arguments.
+
+use std::borrow::Cow;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::sink::{Cause, Outcome, Rejection};
+
+/// What became of a message, as the source writes it down.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Verdict {
+    /// Delivered for good.
+    Done,
+    /// To be tried again after a while.
+    Retry {
+        /// How long from the moment of settling, on the clock of the source.
+        after: Duration,
+        /// Attempts spent so far, this one included.
+        attempts: u32,
+        /// Why.
+        cause: Cause,
+    },
+    /// Set aside until a person decides.
+    Dead {
+        /// Attempts spent so far, this one included.
+        attempts: u32,
+        /// Why.
+        cause: Cause,
+        /// Whether later messages of its key wait for that decision.
+        holds: bool,
+    },
+    /// Not tried, because an earlier message of its key is not done.
+    Behind,
+    /// Not tried, or tried with nothing learned about it: as if it had never been claimed.
+    Released,
+}
+
+/// Whether messages of a key wait for each other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Order {
+    /// Nothing later of a key is in flight until the earlier is done.
+    #[default]
+    Key,
+    /// No order; nothing waits for anything.
+    None,
+}
+
+/// What a dead message means for its key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum OnDead {
+    /// Later messages of the key wait until a person retries or skips the dead one.
+    #[default]
+    Hold,
+    /// Later messages of the key go on without it.
+    Skip,
+}
+
+/// What an outage of the sink means for the messages that met it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Outage {
+    /// Nothing is charged: the pipe stops, probes, and goes on by itself.
+    #[default]
+    Wait,
+    /// An outage spends an attempt of each message that met it, like a rejection.
+    Count,
+}
+
+/// Delays that double up to a limit, with jitter.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Backoff {
+    /// The first delay.
+    pub first: Duration,
+    /// The longest.
+    pub most: Duration,
+}
+
+impl Backoff {
+    /// The delay before try number `tries + 1`, when `tries` (at least 1) have failed.
+    ///
+    /// `jitter` in 0..1 takes away up to half of it, so that what failed together does not return together.
+    pub fn delay(&self, tries: u32, jitter: f64) -> Duration {
+        let doublings = tries.saturating_sub(1).min(30);
+        let full = self.first.saturating_mul(1u32 << doublings).min(self.most);
+        full.mul_f64(1.0 - jitter.clamp(0.0, 1.0) / 2.0)
+    }
+}
+
+/// The rules of one pipe.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Policy {
+    /// Whether messages of a key wait for each other.
+    pub order: Order,
+    /// What a dead message means for its key.
+    pub on_dead: OnDead,
+    /// What an outage means for the messages that met it.
+    pub outage: Outage,
+    /// After so many attempts a message is dead.
+    pub attempts: u32,
+    /// Delays between the attempts of a message.
+    pub retry: Backoff,
+    /// Delays between the probes of a sink that is unavailable.
+    pub probe: Backoff,
+    /// After so many rejections in a row for one cause the sink is at fault, not the messages.
+    pub streak: u32,
+}
+
+impl Default for Policy {
+    fn default() -> Self {
+        Self {
+            order: Order::Key,
+            on_dead: OnDead::Hold,
+            outage: Outage::Wait,
+            attempts: 10,
+            retry: Backoff { first: Duration::from_secs(1), most: Duration::from_secs(300) },
+            probe: Backoff { first: Duration::from_secs(1), most: Duration::from_secs(30) },
+            streak: 20,
+        }
+    }
+}
+
+impl Policy {
+    /// The verdict on one message: its outcome, with the attempts that were spent before.
+    pub fn judge(&self, outcome: &Outcome, attempts_before: u32, jitter: f64) -> Verdict {
+        match outcome {
+            Outcome::Delivered => Verdict::Done,
+            Outcome::Rejected(rejection) => self.spend(rejection, attempts_before, jitter),
+            Outcome::Unavailable(_) if self.outage == Outage::Wait => Verdict::Released,
+            Outcome::Unavailable(cause) => {
+                let rejection = Rejection { cause: cause.clone(), permanent: false, retry_after: None };
+                self.spend(&rejection, attempts_before, jitter)
+            }
+        }
+    }
+
+    fn spend(&self, rejection: &Rejection, attempts_before: u32, jitter: f64) -> Verdict {
+        let attempts = attempts_before.saturating_add(1);
+        let cause = rejection.cause.clone();
+        if rejection.permanent || attempts >= self.attempts {
+            let holds = self.order == Order::Key && self.on_dead == OnDead::Hold;
+            return Verdict::Dead { attempts, cause, holds };
+        }
+        let after = rejection.retry_after.unwrap_or_else(|| self.retry.delay(attempts, jitter));
+        Verdict::Retry { after, attempts, cause }
+    }
+}
+
+/// What the breaker has just done, for the log and the status.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Change {
+    /// The sink is out of reach or at fault; nothing is claimed until the probe.
+    Opened {
+        /// Why.
+        cause: Cause,
+        /// Until when it waits before it probes.
+        wait: Duration,
+    },
+    /// The sink takes messages again.
+    Closed,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum State {
+    Closed,
+    /// Waiting for the time of the next probe.
+    Open { until: Instant },
+    /// One message is on its way to find out.
+    Probing,
+}
+
+/// Stops a pipe while its sink cannot take anything, and finds out when it can.
+///
+/// It opens at the first outage, or at a streak of rejections for one cause; probes with one message; and
+/// closes at the first that is delivered (after an outage also at one that is rejected: something answers).
+#[derive(Debug)]
+pub struct Breaker {
+    state: State,
+    probe: Backoff,
+    longest_streak: u32,
+    streak: u32,
+    streak_code: Cow<'static, str>,
+    /// Whether it was opened by a streak: then a rejection does not close it.
+    by_streak: bool,
+    failures: u32,
+}
+
+impl Breaker {
+    /// A closed breaker with the policy's delays.
+    pub fn new(policy: &Policy) -> Self {
+        Self {
+            state: State::Closed,
+            probe: policy.probe,
+            longest_streak: policy.streak,
+            streak: 0,
+            streak_code: Cow::Borrowed(""),
+            by_streak: false,
+            failures: 0,
+        }
+    }
+
+    /// Whether messages may be claimed at full rate.
+    pub fn is_closed(&self) -> bool {
+        self.state == State::Closed
+    }
+
+    /// Whether one message is on its way to find out.
+    pub fn is_probing(&self) -> bool {
+        self.state == State::Probing
+    }
+
+    /// When the next probe is due, if the breaker waits for it.
+    pub fn probe_at(&self) -> Option<Instant> {
+        match self.state {
+            State::Open { until } => Some(until),
+            State::Closed | State::Probing => None,
+        }
+    }
+
+    /// The time has come: the next message is a probe.
+    pub fn start_probe(&mut self) {
+        self.state = State::Probing;
+    }
+
+    /// The probe found nothing to send: wait for the next time, without making the delay longer.
+    pub fn abandon_probe(&mut self, now: Instant, jitter: f64) {
+        if self.is_probing() {
+            self.state = State::Open { until: now + self.probe.delay(self.failures.max(1), jitter) };
+        }
+    }
+
+    /// Whether this outcome belongs to the fault for which the breaker is open, and so says nothing about
+    /// its message.
+    pub fn covers(&self, outcome: &Outcome) -> bool {
+        match (outcome, &self.state) {
+            (Outcome::Rejected(rejection), State::Open { .. }) => {
+                self.by_streak && rejection.cause.code == self.streak_code
+            }
+            _ => false,
+        }
+    }
+
+    /// Takes note of one outcome.
+    pub fn observe(&mut self, outcome: &Outcome, now: Instant, jitter: f64) -> Option<Change> {
+        match outcome {
+            Outcome::Delivered => {
+                self.streak = 0;
+                self.close()
+            }
+            Outcome::Rejected(rejection) => {
+                if rejection.cause.code == self.streak_code {
+                    self.streak = self.streak.saturating_add(1);
+                } else {
+                    self.streak = 1;
+                    self.streak_code = rejection.cause.code.clone();
+                }
+                match self.state {
+                    State::Closed if self.streak >= self.longest_streak => {
+                        self.by_streak = true;
+                        self.open(&rejection.cause, now, jitter)
+                    }
+                    State::Probing if self.by_streak => self.open(&rejection.cause, now, jitter),
+                    State::Probing => self.close(),
+                    State::Closed | State::Open { .. } => None,
+                }
+            }
+            Outcome::Unavailable(cause) => match self.state {
+                State::Open { .. } => None,
+                State::Closed | State::Probing => {
+                    self.by_streak = false;
+                    self.open(cause, now, jitter)
+                }
+            },
+        }
+    }
+
+    fn open(&mut self, cause: &Cause, now: Instant, jitter: f64) -> Option<Change> {
+        self.failures = self.failures.saturating_add(1);
+        let wait = self.probe.delay(self.failures, jitter);
+        self.state = State::Open { until: now + wait };
+        Some(Change::Opened { cause: cause.clone(), wait })
+    }
+
+    fn close(&mut self) -> Option<Change> {
+        // A late success of a batch that was sent before the outage proves nothing about now.
+        if self.state != State::Probing {
+            return None;
+        }
+        self.state = State::Closed;
+        self.failures = 0;
+        self.streak = 0;
+        Some(Change::Closed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sink::code;
+
+    fn cause(code: &'static str) -> Cause {
+        Cause::new(code, "x")
+    }
+
+    #[test]
+    fn delays_double_up_to_the_limit_and_jitter_takes_at_most_half() {
+        let backoff = Backoff { first: Duration::from_secs(1), most: Duration::from_secs(30) };
+        let seconds: Vec<u64> = (1..=7).map(|tries| backoff.delay(tries, 0.0).as_secs()).collect();
+        assert_eq!(seconds, [1, 2, 4, 8, 16, 30, 30]);
+        assert_eq!(backoff.delay(3, 1.0), Duration::from_secs(2));
+        assert_eq!(backoff.delay(u32::MAX, 0.0), Duration::from_secs(30));
+    }
+
+    #[test]
+    fn a_rejection_spends_an_attempt_and_the_last_one_is_dead() {
+        let policy = Policy { attempts: 3, ..Policy::default() };
+        let rejected = Outcome::rejected(cause(code::NO_ROUTE));
+        assert!(matches!(policy.judge(&rejected, 0, 0.0), Verdict::Retry { attempts: 1, .. }));
+        assert!(matches!(policy.judge(&rejected, 1, 0.0), Verdict::Retry { attempts: 2, .. }));
+        assert!(matches!(policy.judge(&rejected, 2, 0.0), Verdict::Dead { attempts: 3, holds: true, .. }));
+        let refused = Outcome::refused(cause(code::TOO_LARGE));
+        assert!(matches!(policy.judge(&refused, 0, 0.0), Verdict::Dead { attempts: 1, .. }));
+    }
+
+    #[test]
+    fn an_outage_costs_nothing_unless_it_shall_count() {
+        let outage = Outcome::Unavailable(cause(code::UNREACHABLE));
+        assert_eq!(Policy::default().judge(&outage, 3, 0.0), Verdict::Released);
+        let counting = Policy { outage: Outage::Count, ..Policy::default() };
+        assert!(matches!(counting.judge(&outage, 3, 0.0), Verdict::Retry { attempts: 4, .. }));
+    }
+
+    #[test]
+    fn a_dead_message_holds_its_key_only_under_key_order_and_by_choice() {
+        let refused = Outcome::refused(cause(code::TOO_LARGE));
+        for (order, on_dead, expected) in [
+            (Order::Key, OnDead::Hold, true),
+            (Order::Key, OnDead::Skip, false),
+            (Order::None, OnDead::Hold, false),
+        ] {
+            let policy = Policy { order, on_dead, ..Policy::default() };
+            assert!(matches!(policy.judge(&refused, 0, 0.0), Verdict::Dead { holds, .. } if holds == expected));
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_breaker_opens_probes_with_longer_delays_and_closes_by_itself() {
+        let mut breaker = Breaker::new(&Policy::default());
+        let outage = Outcome::Unavailable(cause(code::UNREACHABLE));
+        let now = Instant::now();
+        let opened = |seconds| {
+            Some(Change::Opened { cause: cause(code::UNREACHABLE), wait: Duration::from_secs(seconds) })
+        };
+        assert_eq!(breaker.observe(&outage, now, 0.0), opened(1));
+        assert_eq!(breaker.observe(&outage, now, 0.0), None, "told once");
+        assert_eq!(breaker.observe(&Outcome::Delivered, now, 0.0), None, "a late success proves nothing");
+        breaker.start_probe();
+        assert_eq!(breaker.observe(&outage, now, 0.0), opened(2));
+        breaker.start_probe();
+        assert_eq!(breaker.observe(&Outcome::Delivered, now, 0.0), Some(Change::Closed));
+        assert_eq!(breaker.observe(&outage, now, 0.0), opened(1), "delays start again");
+    }
+
+    #[test]
+    fn a_streak_of_one_cause_opens_it_and_only_a_delivery_closes_it() {
+        let mut breaker = Breaker::new(&Policy { streak: 3, ..Policy::default() });
+        let now = Instant::now();
+        let rejected = Outcome::rejected(cause(code::NO_ROUTE));
+        let other = Outcome::rejected(cause(code::REFUSED));
+        assert_eq!(breaker.observe(&rejected, now, 0.0), None);
+        assert_eq!(breaker.observe(&rejected, now, 0.0), None);
+        assert_eq!(breaker.observe(&other, now, 0.0), None, "another cause starts anew");
+        assert_eq!(breaker.observe(&rejected, now, 0.0), None);
+        assert_eq!(breaker.observe(&rejected, now, 0.0), None);
+        assert!(matches!(breaker.observe(&rejected, now, 0.0), Some(Change::Opened { .. })));
+        assert!(breaker.covers(&rejected) && !breaker.covers(&other));
+        breaker.start_probe();
+        assert!(!breaker.covers(&rejected), "a probe spends its attempt, so the next one is another message");
+        assert!(matches!(breaker.observe(&rejected, now, 0.0), Some(Change::Opened { .. })));
+        breaker.start_probe();
+        assert_eq!(breaker.observe(&Outcome::Delivered, now, 0.0), Some(Change::Closed));
+    }
+}

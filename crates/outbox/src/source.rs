@@ -1,0 +1,161 @@
+//! Where messages wait: the contract of a [`Source`].
+
+use std::any::Any;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::message::Message;
+use crate::policy::Verdict;
+
+/// Where messages wait until a pipe takes them.
+///
+/// The clauses below are the contract. Each has a conformance function that bears its number
+/// (`conformance::source`), to be run against every backend.
+///
+/// - **S1** A message is claimed once the transaction that wrote it has committed, and never if it was
+///   rolled back. However late it commits, it is not passed over.
+/// - **S2** A claimed message is not handed out again before its claim is settled or lost.
+/// - **S3** A message settled as done does not come again.
+/// - **S4** A message settled as retry comes again when its delay is over, not before, with the attempts and
+///   without any other change.
+/// - **S5** A message settled as dead does not come again until a person asks for it. If it holds its key,
+///   later messages of the key are flagged as held ([`Claim::is_held`]); otherwise they are not.
+/// - **S6** A message settled as behind comes again, in order, after the earlier ones of its key are done;
+///   later messages of the key are flagged as held until then.
+/// - **S7** A message settled as released comes again at once, with its attempts unchanged and before later
+///   messages of its key.
+/// - **S8** Messages of one key come in the order in which they were written.
+/// - **S9** A settle is written as a whole or not at all, and repeating it (because its outcome was unknown)
+///   changes nothing more.
+/// - **S10** A claim that was lost cannot be settled: [`ErrorKind::Lost`], and nothing changes.
+/// - **S11** After [`close`](Source::close), another may claim at once whatever was not settled.
+/// - **S12** [`claim`](Source::claim) never waits for a message, and [`wait`](Source::wait) returns after
+///   `idle` at the latest.
+/// - **S13** Id, type, key, payload bytes, content type, headers and time arrive as they were written.
+///
+/// The caller settles claims in the order in which it made them, and may have several open at a time.
+#[async_trait]
+pub trait Source: Send + Sync {
+    /// Up to `limit` due messages, ours until settled; empty when nothing is due or another owns the source.
+    async fn claim(&self, limit: usize) -> Result<Claim>;
+
+    /// Writes down what became of every message of the claim, all or nothing; one verdict per message.
+    ///
+    /// The claim is borrowed, so that a settle whose outcome is unknown can be repeated (S9).
+    async fn settle(&self, claim: &Claim, verdicts: &[Verdict]) -> Result<()>;
+
+    /// Returns when there may be work, at the latest after `idle`.
+    async fn wait(&self, idle: Duration) {
+        tokio::time::sleep(idle).await;
+    }
+
+    /// Gives back whatever is held, so that another can go on at once.
+    async fn close(&self) -> Result<()> {
+        Ok(())
+    }
+}
+
+#[async_trait]
+impl<S: Source + ?Sized> Source for Arc<S> {
+    async fn claim(&self, limit: usize) -> Result<Claim> {
+        (**self).claim(limit).await
+    }
+    async fn settle(&self, claim: &Claim, verdicts: &[Verdict]) -> Result<()> {
+        (**self).settle(claim, verdicts).await
+    }
+    async fn wait(&self, idle: Duration) {
+        (**self).wait(idle).await;
+    }
+    async fn close(&self) -> Result<()> {
+        (**self).close().await
+    }
+}
+
+/// Messages that are ours until settled.
+pub struct Claim {
+    /// The messages; those of one key in their order. The pipe moves them out to deliver them.
+    pub messages: Vec<Message>,
+    held: Vec<bool>,
+    lease: Option<Lease>,
+    token: Box<dyn Any + Send + Sync>,
+}
+
+impl Claim {
+    /// A claim; `token` is whatever the source needs to settle it.
+    pub fn new(messages: Vec<Message>, token: impl Any + Send + Sync) -> Self {
+        Self { messages, held: Vec::new(), lease: None, token: Box::new(token) }
+    }
+
+    /// Nothing is due.
+    pub fn empty() -> Self {
+        Self::new(Vec::new(), ())
+    }
+
+    /// Flags messages of which an earlier one of the same key is set aside; one flag per message.
+    #[must_use]
+    pub fn with_held(mut self, held: Vec<bool>) -> Self {
+        debug_assert!(held.is_empty() || held.len() == self.messages.len());
+        self.held = held;
+        self
+    }
+
+    /// Bounds the claim in time: past the lease it may be somebody else's, and must not be delivered.
+    #[must_use]
+    pub fn with_lease(mut self, lease: Lease) -> Self {
+        self.lease = Some(lease);
+        self
+    }
+
+    /// Whether an earlier message of the same key was set aside before and is not done.
+    pub fn is_held(&self, index: usize) -> bool {
+        self.held.get(index).copied().unwrap_or(false)
+    }
+
+    /// Whether the claim may have become somebody else's.
+    pub fn is_expired(&self) -> bool {
+        self.lease.as_ref().is_some_and(Lease::is_expired)
+    }
+
+    /// What the source put in, to be asked for by the source that made the claim.
+    pub fn token<T: Any>(&self) -> Result<&T> {
+        self.token
+            .downcast_ref()
+            .ok_or_else(|| Error::new(ErrorKind::Unexpected, "a claim was settled with a source that did not make it"))
+    }
+}
+
+impl fmt::Debug for Claim {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Claim").field("messages", &self.messages.len()).finish_non_exhaustive()
+    }
+}
+
+/// Until when something is ours, on this process's own monotonic clock.
+///
+/// The owner extends it as it renews; whoever holds a copy sees the new end. A process that was paused
+/// finds it in the past when it goes on, whatever the other clocks say.
+#[derive(Debug, Clone)]
+pub struct Lease(Arc<watch::Sender<Instant>>);
+
+impl Lease {
+    /// A lease that ends at `end`.
+    pub fn until(end: Instant) -> Self {
+        Self(Arc::new(watch::Sender::new(end)))
+    }
+
+    /// Moves the end.
+    pub fn extend(&self, end: Instant) {
+        self.0.send_replace(end);
+    }
+
+    /// Whether the end has passed.
+    pub fn is_expired(&self) -> bool {
+        Instant::now() >= *self.0.borrow()
+    }
+}
