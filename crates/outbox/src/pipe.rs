@@ -4,7 +4,7 @@
 //! [`Run::go`], top to bottom. What an outcome means is decided in `policy.rs`, who may go next in
 //! `lineup.rs`; here is only what happens when.
 
-use std::future::{Future, pending};
+use std::future::pending;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -468,11 +468,9 @@ async fn next<T>(slot: &mut Option<BoxFuture<'static, T>>) -> T {
     value
 }
 
-fn until(instant: Option<Instant>) -> impl Future<Output = ()> {
-    async move {
-        match instant {
-            Some(instant) => sleep_until(instant).await,
-            None => pending().await,
-        }
+async fn until(instant: Option<Instant>) {
+    match instant {
+        Some(instant) => sleep_until(instant).await,
+        None => pending().await,
     }
 }

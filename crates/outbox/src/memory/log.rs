@@ -244,10 +244,10 @@ impl Source for Cursor {
             Some(_) => written(verdicts, cursor.claims > token.number),
             None => verdicts.len(),
         };
-        for index in 0..count {
+        for (index, verdict) in verdicts.iter().enumerate().take(count) {
             let place = token.places[index];
             let attempts = cursor.parked.get(&place).map_or(0, |parked| parked.attempts);
-            cursor.park(place, token.keys[index].clone(), attempts, &verdicts[index]);
+            cursor.park(place, token.keys[index].clone(), attempts, verdict);
         }
         if let Some(after) = token.page_after {
             cursor.done = after + count;
