@@ -35,7 +35,8 @@ rm -rf -- "$1"
 ///
 /// Descriptor 4 is the keeper's pipe and 5 tells us that all is gone: the server and its children
 /// inherit both. The shell leads a process group of its own, so that Ctrl-C in a terminal does not
-/// reach it, and so that `kill 0` is the server with all its children, and the shell itself.
+/// reach it, and so that `kill 0` is the server with all its children, and the shell itself. The last
+/// signal is repeated since one that comes while the server is still being set up may be lost.
 const GUARD: &str = r#"
 last=$1 log=$2
 shift 2
@@ -44,8 +45,10 @@ exec 3<&0 4>&1 5>&2 </dev/null >>"$log" 2>&1
 server=$!
 {
     while read -r signal <&3; do kill -s "$signal" "$server"; done
-    kill -s "$last" "$server"
-    sleep 5
+    for _ in 1 2 3 4 5; do
+        kill -s "$last" "$server"
+        sleep 1
+    done
     kill -s KILL 0
 } &
 wait "$server"

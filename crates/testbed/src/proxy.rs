@@ -13,7 +13,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, anyhow};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, copy, sink};
 use tokio::net::tcp::{ReadHalf, WriteHalf};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until, timeout};
@@ -63,7 +63,6 @@ impl Proxy {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let listener =
             std::net::TcpListener::bind(port::address(port)).context("cannot listen for the proxy")?;
-        listener.set_nonblocking(true)?;
         thread::Builder::new()
             .name("testbed-proxy".to_owned())
             .spawn(move || runtime.block_on(serve(listener, target, inbox)))?;
@@ -148,7 +147,7 @@ async fn serve(
     mut orders: mpsc::UnboundedReceiver<(Order, Answer)>,
 ) -> io::Result<()> {
     let address = listener.local_addr()?;
-    let mut listener = Some(TcpListener::from_std(listener)?);
+    let mut door = Some(Door::open(listener)?);
     let mut connections = JoinSet::new();
     let rules = watch::Sender::new(Rules::default());
     let allowance = Allowance::default();
@@ -159,11 +158,14 @@ async fn serve(
                 let mut obeyed = Ok(());
                 match order {
                     Order::Count => {}
-                    Order::Cut => connections.shutdown().await,
-                    Order::Refuse => listener = None,
-                    Order::Accept if listener.is_some() => {}
-                    Order::Accept => match TcpListener::bind(address).await {
-                        Ok(bound) => listener = Some(bound),
+                    Order::Cut => {
+                        obeyed = door.as_ref().map_or(Ok(()), Door::reset_waiting);
+                        connections.shutdown().await;
+                    }
+                    Order::Refuse => door = None,
+                    Order::Accept if door.is_some() => {}
+                    Order::Accept => match std::net::TcpListener::bind(address).and_then(Door::open) {
+                        Ok(opened) => door = Some(opened),
                         Err(error) => obeyed = Err(error),
                     },
                     Order::Block(blocked) => rules.send_modify(|rules| rules.blocked = blocked),
@@ -173,7 +175,7 @@ async fn serve(
                 while connections.try_join_next().is_some() {}
                 let _ = answer.send(obeyed.map(|()| connections.len()));
             }
-            client = accepted(listener.as_ref()) => {
+            client = accepted(door.as_ref()) => {
                 connections.spawn(connect(client, target, rules.subscribe(), allowance.clone()));
             }
             Some(_) = connections.join_next() => {}
@@ -181,15 +183,42 @@ async fn serve(
     }
 }
 
-async fn accepted(listener: Option<&TcpListener>) -> TcpStream {
+/// The listening socket, twice: to wait for the next client, and to see who waits right now.
+struct Door {
+    next: TcpListener,
+    now: std::net::TcpListener,
+}
+
+impl Door {
+    fn open(now: std::net::TcpListener) -> io::Result<Self> {
+        now.set_nonblocking(true)?;
+        Ok(Self { next: TcpListener::from_std(now.try_clone()?)?, now })
+    }
+
+    /// For a client, a connection is open before we have accepted it: a cut is for these too.
+    fn reset_waiting(&self) -> io::Result<()> {
+        loop {
+            match self.now.accept() {
+                Ok((client, _)) => {
+                    client.set_nonblocking(true)?;
+                    TcpStream::from_std(client)?.set_zero_linger()?;
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
+                // That of a client that is gone already.
+                Err(_) => {}
+            }
+        }
+    }
+}
+
+async fn accepted(door: Option<&Door>) -> TcpStream {
+    let Some(door) = door else { return std::future::pending().await };
     loop {
-        match listener {
-            // An error here is that of a client that is gone already.
-            Some(listener) => match listener.accept().await {
-                Ok((client, _)) => return client,
-                Err(_) => tokio::task::yield_now().await,
-            },
-            None => std::future::pending().await,
+        match door.next.accept().await {
+            // Here, since a cut may come before the task of this connection has run at all.
+            Ok((client, _)) if client.set_zero_linger().is_ok() => return client,
+            // A client that is gone already.
+            _ => tokio::task::yield_now().await,
         }
     }
 }
@@ -218,10 +247,11 @@ async fn forward(
     rules: watch::Receiver<Rules>,
     allowance: Allowance,
 ) -> io::Result<()> {
-    // With no time to linger a dropped socket is reset: that is the cut, also when this task is aborted.
-    client.set_zero_linger()?;
-    let mut server = TcpStream::connect(target).await?;
-    server.set_zero_linger()?;
+    // With no time to linger a dropped socket is reset: that is the cut, for which this task is aborted,
+    // maybe when the server has accepted and we have not heard of it. So it is set before.
+    let socket = if target.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
+    socket.set_zero_linger()?;
+    let mut server = socket.connect(target).await?;
     client.set_nodelay(true)?;
     server.set_nodelay(true)?;
     let (from_client, to_client) = client.split();
