@@ -39,7 +39,7 @@ const STATUS: &str = "
                and xid in (select pg_snapshot_xip(coalesce(c.s2, c.s1)))
                and (c.lanes = 1 or outbox.lane_of(key, seq, c.lanes) = c.lane)
              limit $1)
-        ) as some) as pending
+        ) as found) as pending
     left join lateral (
         select count(*) filter (where state = 'waiting') as waiting,
             count(*) filter (where state = 'behind') as behind, count(*) filter (where state = 'dead') as dead,
@@ -101,7 +101,8 @@ const PURGE_CHOICE: &str = "
       and not exists (select from outbox.cursors c
                       where c.system_id <> (select system_identifier from pg_control_system())
                          or ((c.lanes = 1 or outbox.lane_of(m.key, m.seq, c.lanes) = c.lane)
-                             and m.seq > c.base and not pg_visible_in_snapshot(m.xid, c.s1)))
+                             and m.seq > c.base and not pg_visible_in_snapshot(m.xid, c.s1)
+                             and not (c.s2 is not null and m.seq <= c.pos and pg_visible_in_snapshot(m.xid, c.s2))))
       and not exists (select from outbox.parked p where p.seq = m.seq)
     order by m.seq limit $2";
 

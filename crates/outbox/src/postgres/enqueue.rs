@@ -42,6 +42,8 @@ impl Outbox {
             .bind(each(|message| &message.content_type))
             .bind(messages.iter().map(|message| headers_json(&message.headers)).collect::<Vec<_>>())
             .bind(messages.iter().map(|message| At(message.occurred_at)).collect::<Vec<_>>())
+            // Unnamed: behind a pooler the next statement may meet another server, where a name is unknown or taken.
+            .persistent(false)
             .execute(connection)
             .await
             .map_err(|error| classify(error, "writing to the outbox"))?;
