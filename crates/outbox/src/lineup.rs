@@ -46,13 +46,29 @@ struct Open {
 struct KeyLine {
     out: bool,
     waiting: VecDeque<Ticket>,
-    /// The newest claim that decided one of this key as not done.
-    barred_by: Option<u64>,
+    bar: Option<Bar>,
+}
+
+/// Why later messages of a key stay back: one of claim `by` was decided as not done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Bar {
+    by: u64,
+    /// Once `by` is settled: the newest claim that was begun before the source knew. Those after it are flagged
+    /// by the source itself.
+    until: Option<u64>,
 }
 
 impl KeyLine {
     fn is_idle(&self) -> bool {
-        !self.out && self.waiting.is_empty() && self.barred_by.is_none()
+        !self.out && self.waiting.is_empty() && self.bar.is_none()
+    }
+
+    fn is_barred(&self, claim: u64) -> bool {
+        self.bar.is_some_and(|bar| bar.until.is_none_or(|until| claim <= until))
+    }
+
+    fn put_bar(&mut self, by: u64) {
+        self.bar = Some(Bar { by, until: None });
     }
 }
 
@@ -63,8 +79,8 @@ pub(crate) struct Lineup {
     open: VecDeque<Open>,
     ready: VecDeque<Ticket>,
     keys: HashMap<String, KeyLine>,
-    /// Keys barred by a claim that is settled, and the claim after which the source's own flags suffice.
-    lifting: VecDeque<(u64, u64, Vec<String>)>,
+    /// Bars of settled claims, with their keys, until they concern nobody any more.
+    lifting: VecDeque<(Bar, Vec<String>)>,
 }
 
 impl Lineup {
@@ -94,13 +110,13 @@ impl Lineup {
             Some(Message { key: Some(key), .. }) if self.order == Order::Key => key,
             _ => return self.ready.push_back(ticket),
         };
-        let held = open.claim.is_held(ticket.index);
+        let (held, first) = (open.claim.is_held(ticket.index), open.claim.is_set_aside());
         if !self.keys.contains_key(key) {
             self.keys.insert(key.clone(), KeyLine::default());
         }
         let Some(line) = self.keys.get_mut(key) else { return };
-        if held || line.barred_by.is_some() {
-            line.barred_by = Some(ticket.claim);
+        if held || (!first && line.is_barred(ticket.claim)) {
+            line.put_bar(ticket.claim);
             self.write(ticket, Verdict::Behind);
         } else if line.out || !line.waiting.is_empty() {
             line.waiting.push_back(ticket);
@@ -146,7 +162,7 @@ impl Lineup {
             return;
         }
         let followers = std::mem::take(&mut line.waiting);
-        line.barred_by = Some(followers.back().map_or(ticket.claim, |last| last.claim));
+        line.put_bar(followers.back().map_or(ticket.claim, |last| last.claim));
         for follower in followers {
             self.write(follower, if released { Verdict::Released } else { Verdict::Behind });
         }
@@ -169,26 +185,32 @@ impl Lineup {
         Some(Decided { number, claim, verdicts: verdicts.into_iter().flatten().collect() })
     }
 
-    /// The claim is settled; `newest` is the newest claim that was begun before it was.
+    /// The claim is settled. `newest` is the newest claim that was begun before that; `claiming` tells whether it
+    /// is still being made, so that its messages are yet to come.
     ///
     /// Claims up to `newest` may have been read before the source knew which keys this one set aside, so the
-    /// bars that it put up stay until those are settled, too.
-    pub(crate) fn settled(&mut self, number: u64, newest: u64) {
-        let barred: Vec<_> = self
-            .keys
-            .iter()
-            .filter(|(_, line)| line.barred_by == Some(number))
-            .map(|(key, _)| key.clone())
-            .collect();
-        if !barred.is_empty() {
-            self.lifting.push_back((number, newest, barred));
+    /// bars that it put up hold for those.
+    pub(crate) fn settled(&mut self, number: u64, newest: u64, claiming: bool) {
+        let bar = Bar { by: number, until: Some(newest) };
+        let mut barred = Vec::new();
+        for (key, line) in &mut self.keys {
+            if line.bar.is_some_and(|bar| bar.by == number) {
+                line.bar = Some(bar);
+                barred.push(key.clone());
+            }
         }
-        while self.lifting.front().is_some_and(|(_, until, _)| *until <= number) {
-            let Some((by, _, keys)) = self.lifting.pop_front() else { return };
+        if !barred.is_empty() {
+            self.lifting.push_back((bar, barred));
+        }
+        let oldest = self.open.front().map(|open| open.number).or(claiming.then_some(newest));
+        let concerns_nobody =
+            |bar: &Bar| oldest.is_none_or(|oldest| bar.until.is_some_and(|until| until < oldest));
+        while self.lifting.front().is_some_and(|(bar, _)| concerns_nobody(bar)) {
+            let Some((bar, keys)) = self.lifting.pop_front() else { return };
             for key in keys {
                 let Some(line) = self.keys.get_mut(&key) else { continue };
-                if line.barred_by == Some(by) {
-                    line.barred_by = None;
+                if line.bar == Some(bar) {
+                    line.bar = None;
                 }
                 if line.is_idle() {
                     self.keys.remove(&key);
@@ -271,7 +293,7 @@ mod tests {
         assert!(lineup.take_decided().is_none());
         decide_all(&mut lineup, &second, &Verdict::Done);
         assert_eq!(lineup.take_decided().unwrap().verdicts, vec![Verdict::Done; 5]);
-        lineup.settled(1, 1);
+        lineup.settled(1, 1, false);
         assert!(lineup.keys.is_empty());
     }
 
@@ -293,15 +315,18 @@ mod tests {
         let decided = lineup.take_decided().unwrap();
         assert_eq!(decided.verdicts, [retry(), Verdict::Behind]);
         // Claim 3 was begun before claim 1 was settled: the source could not flag its message.
-        lineup.settled(1, 3);
+        lineup.settled(1, 3, true);
         lineup.admit(3, claim(&["a"]));
         lineup.decide(batch.tickets[1], Some("b"), Verdict::Done);
         assert_eq!(lineup.take_decided().unwrap().verdicts, [Verdict::Behind, Verdict::Done]);
-        lineup.settled(2, 3);
+        lineup.settled(2, 4, true);
+        // The first comes again; nothing of its key can be earlier, so no bar is for it.
+        lineup.admit(4, claim(&["a"]).of_set_aside());
+        assert!(lineup.next_batch(1).is_some());
         assert_eq!(lineup.take_decided().unwrap().verdicts, [Verdict::Behind]);
-        lineup.settled(3, 3);
-        assert!(lineup.keys.is_empty(), "the source flags from here on");
-        lineup.admit(4, claim(&["a"]));
+        lineup.settled(3, 4, false);
+        // Claim 5 was begun after all of that was settled: from here on the source flags.
+        lineup.admit(5, claim(&["b"]));
         assert!(lineup.next_batch(1).is_some());
     }
 

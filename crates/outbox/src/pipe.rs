@@ -164,8 +164,8 @@ struct Run {
     newest_claim: u64,
     /// Deliveries of an older era belong to claims that were lost; their outcomes mean nothing any more.
     era: u64,
-    /// Deliveries of an older era are still out: nothing else goes before they end, lest a key overtakes itself.
-    discarding: bool,
+    /// Claims were lost: nothing new is begun before what belongs to them has ended, lest a key overtakes itself.
+    afresh: bool,
     pause: Duration,
     source_failures: u32,
     stopping: bool,
@@ -182,7 +182,7 @@ impl Run {
             settling: None,
             newest_claim: 0,
             era: 0,
-            discarding: false,
+            afresh: false,
             pause: BUSY_PAUSE,
             source_failures: 0,
             stopping: false,
@@ -256,10 +256,6 @@ impl Run {
     }
 
     fn start_deliveries(&mut self) {
-        if self.discarding && !self.deliveries.is_empty() {
-            return;
-        }
-        self.discarding = false;
         while self.deliveries.len() < self.pipe.concurrency {
             let Some(batch) = self.lineup.next_batch(self.pipe.batch) else { return };
             let (sink, era) = (self.pipe.sink.clone(), self.era);
@@ -278,6 +274,10 @@ impl Run {
         if self.intake.is_some() || self.stopping {
             return;
         }
+        if self.afresh {
+            self.start_afresh();
+            return;
+        }
         let in_flight = self.lineup.claims() + usize::from(self.settling.is_some());
         let (may_claim, limit) = if self.breaker.is_closed() {
             (in_flight < self.pipe.depth, self.pipe.batch)
@@ -291,6 +291,24 @@ impl Run {
         self.claiming = true;
         let (source, number) = (self.pipe.source.clone(), self.newest_claim);
         self.intake = Some(async move { Intake::Claimed(number, source.claim(limit).await) }.boxed());
+    }
+
+    /// Once nothing of the lost claims is out, the source is closed, and with it whatever it thinks is claimed.
+    fn start_afresh(&mut self) {
+        if !self.deliveries.is_empty() {
+            return;
+        }
+        self.afresh = false;
+        let source = self.pipe.source.clone();
+        self.intake = Some(
+            async move {
+                if let Err(error) = source.close().await {
+                    tracing::debug!(error = error.chain(), "could not close the source");
+                }
+                Intake::Rested
+            }
+            .boxed(),
+        );
     }
 
     fn rest(&mut self, pause: Duration) {
@@ -308,6 +326,8 @@ impl Run {
         self.claiming = false;
         let (number, claim) = match intake {
             Intake::Rested => return Ok(()),
+            // Claimed before the loss was known.
+            Intake::Claimed(..) if self.afresh => return Ok(()),
             Intake::Claimed(number, Ok(claim)) => (number, claim),
             Intake::Claimed(_, Err(error)) => return self.on_source_error(error),
         };
@@ -335,7 +355,9 @@ impl Run {
     fn on_source_error(&mut self, error: Error) -> Result<()> {
         if error.kind() == ErrorKind::Lost {
             self.abandon(&error.chain());
-        } else if !error.is_temporary() {
+            return Ok(());
+        }
+        if !error.is_temporary() {
             return Err(error);
         }
         self.source_failures += 1;
@@ -403,7 +425,7 @@ impl Run {
         match result {
             Ok(()) => {
                 self.pipe.stats.count(&decided.verdicts);
-                self.lineup.settled(decided.number, self.newest_claim);
+                self.lineup.settled(decided.number, self.newest_claim, self.claiming);
                 Ok(())
             }
             Err(error) if error.kind() == ErrorKind::Lost => {
@@ -423,9 +445,12 @@ impl Run {
             "claims were lost; starting afresh"
         );
         self.era += 1;
-        self.discarding = true;
+        self.afresh = true;
         self.lineup.clear();
         self.settling = None;
+        if !self.claiming {
+            self.intake = None;
+        }
     }
 
     /// The time for draining is over: what is out is unknown, so it is released and may come again.

@@ -82,6 +82,7 @@ pub struct Claim {
     /// The messages; those of one key in their order. The pipe moves them out to deliver them.
     pub messages: Vec<Message>,
     held: Vec<bool>,
+    set_aside: bool,
     lease: Option<Lease>,
     token: Box<dyn Any + Send + Sync>,
 }
@@ -89,7 +90,7 @@ pub struct Claim {
 impl Claim {
     /// A claim; `token` is whatever the source needs to settle it.
     pub fn new(messages: Vec<Message>, token: impl Any + Send + Sync) -> Self {
-        Self { messages, held: Vec::new(), lease: None, token: Box::new(token) }
+        Self { messages, held: Vec::new(), set_aside: false, lease: None, token: Box::new(token) }
     }
 
     /// Nothing is due.
@@ -105,6 +106,13 @@ impl Claim {
         self
     }
 
+    /// Says that these messages were set aside before, and are the first of their keys that are not done.
+    #[must_use]
+    pub fn of_set_aside(mut self) -> Self {
+        self.set_aside = true;
+        self
+    }
+
     /// Bounds the claim in time: past the lease it may be somebody else's, and must not be delivered.
     #[must_use]
     pub fn with_lease(mut self, lease: Lease) -> Self {
@@ -115,6 +123,11 @@ impl Claim {
     /// Whether an earlier message of the same key was set aside before and is not done.
     pub fn is_held(&self, index: usize) -> bool {
         self.held.get(index).copied().unwrap_or(false)
+    }
+
+    /// Whether these messages were set aside before: nothing of their keys can be earlier.
+    pub fn is_set_aside(&self) -> bool {
+        self.set_aside
     }
 
     /// Whether the claim may have become somebody else's.

@@ -182,10 +182,12 @@ impl CursorState {
             Verdict::Retry { after, attempts, .. } => (State::Waiting { due: now + *after }, *attempts),
             Verdict::Dead { attempts, holds, .. } => (State::Dead { holds: *holds }, *attempts),
             Verdict::Behind => (State::Behind, attempts),
-            Verdict::Released if self.is_held(key.as_deref()) && !self.parked.contains_key(&place) => {
-                (State::Behind, attempts)
-            }
-            Verdict::Released => (State::Waiting { due: now }, attempts),
+            Verdict::Released => match self.parked.get(&place).map(|parked| parked.state) {
+                // It still is what it was.
+                Some(state) => (state, attempts),
+                None if self.is_held(key.as_deref()) => (State::Behind, attempts),
+                None => (State::Waiting { due: now }, attempts),
+            },
         };
         self.parked.insert(place, Parked { key, attempts, state, claimed: false });
     }
@@ -227,7 +229,9 @@ impl Source for Cursor {
         cursor.claims += 1;
         let keys = messages.iter().map(|message| message.key.clone()).collect();
         let token = Token { epoch: cursor.epoch, number: cursor.claims, places, keys, page_after };
-        Ok(Claim::new(messages, token).with_held(held))
+        let set_aside = token.page_after.is_none();
+        let claim = Claim::new(messages, token).with_held(held);
+        Ok(if set_aside { claim.of_set_aside() } else { claim })
     }
 
     async fn settle(&self, claim: &Claim, verdicts: &[Verdict]) -> Result<()> {

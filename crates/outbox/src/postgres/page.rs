@@ -118,7 +118,7 @@ async fn claim_parked(identity: &Identity, held: &mut Held, limit: usize) -> Res
         return Ok(Claim::empty());
     }
     held.parked_out.extend(found.places.iter().map(|place| place.seq));
-    Ok(found.into_claim(held, None))
+    Ok(found.into_claim(held, None).of_set_aside())
 }
 
 async fn claim_page(identity: &Identity, held: &mut Held, limit: usize) -> Result<Claim> {

@@ -3,5 +3,6 @@
 #![allow(clippy::unwrap_used, reason = "a test that fails should say where")]
 
 mod memory;
+mod pipe;
 #[cfg(feature = "postgres")]
 mod postgres;

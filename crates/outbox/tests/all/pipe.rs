@@ -1,0 +1,410 @@
+//! The loop itself, on the memory backend and a paused clock: order, retries, the breaker, stopping.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use outbox::memory::{Cursor, Outbox, Recorder};
+use outbox::policy::{Backoff, OnDead, Order, Outage};
+use outbox::{
+    Cause, Claim, Error, ErrorKind, Message, Outcome, Pipe, Policy, Result, Sink, Source, Stats, Verdict,
+    code,
+};
+use rand::rngs::StdRng;
+use rand::{RngExt, SeedableRng};
+use tokio::sync::{Mutex, Semaphore};
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+fn rejected() -> Outcome {
+    Outcome::rejected(Cause::new(code::HANDLER, "told to fail"))
+}
+
+fn message(key: &str, number: usize) -> Message {
+    Message::new("t", format!("{key}:{number}")).key(key)
+}
+
+fn write(outbox: &Outbox, keys: &[&str], each: usize) {
+    for number in 0..each {
+        outbox.enqueue_all(keys.iter().map(|key| message(key, number)).collect()).unwrap();
+    }
+}
+
+fn payloads(messages: &[Message]) -> Vec<String> {
+    messages.iter().map(|message| String::from_utf8_lossy(&message.payload).into_owned()).collect()
+}
+
+/// A pipe that runs in the background.
+struct Running {
+    stop: CancellationToken,
+    stats: Arc<Stats>,
+    task: JoinHandle<Result<()>>,
+}
+
+fn start(pipe: Pipe) -> Running {
+    let (stop, stats) = (CancellationToken::new(), pipe.stats());
+    Running { stop: stop.clone(), stats, task: tokio::spawn(pipe.run(stop)) }
+}
+
+impl Running {
+    async fn stop(self) {
+        self.stop.cancel();
+        self.task.await.unwrap().unwrap();
+    }
+}
+
+/// Panics if the messages of a key came out of order, or one came twice.
+fn assert_in_order(messages: &[Message]) {
+    let mut next: HashMap<&str, usize> = HashMap::new();
+    for message in messages {
+        let key = message.key.as_deref().unwrap();
+        let expected = next.entry(key).or_default();
+        assert_eq!(String::from_utf8_lossy(&message.payload), format!("{key}:{expected}"));
+        *expected += 1;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn c3_one_log_feeds_several_pipes_each_at_its_own_pace() {
+    let outbox = Outbox::new();
+    write(&outbox, &["a", "b"], 50);
+    let (inventory, payments, audit) = (Recorder::new(), Recorder::new(), Recorder::new());
+    payments.go_down();
+    audit.judge_by(|_| Outcome::refused(Cause::new(code::UNFIT, "never")));
+    let pipes = [("inventory", &inventory), ("payments", &payments), ("audit", &audit)]
+        .map(|(name, sink)| start(Pipe::new(outbox.cursor(name), sink.clone()).name(name)));
+    assert_in_order(&inventory.wait_for(100).await);
+    assert!(payments.received().is_empty(), "one is down, the other does not notice");
+    payments.come_up();
+    assert_in_order(&payments.wait_for(100).await);
+    for pipe in pipes {
+        pipe.stop().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn c4_order_per_key_holds_while_something_fails() {
+    let outbox = Outbox::new();
+    write(&outbox, &["a", "b", "c"], 30);
+    let sink = Recorder::new();
+    let failures = Arc::new(AtomicUsize::new(0));
+    let counted = failures.clone();
+    // The sixth of `b` fails four times; all others pass at once.
+    sink.judge_by(move |message| match &*message.payload {
+        b"b:5" if counted.fetch_add(1, Ordering::Relaxed) < 4 => rejected(),
+        _ => Outcome::Delivered,
+    });
+    let pipe = start(Pipe::new(outbox.cursor("c"), sink.clone()).batch(7));
+    let came = sink.wait_for(90).await;
+    assert_in_order(&came);
+    let place = |name: &str| payloads(&came).iter().position(|payload| payload == name).unwrap();
+    assert!(place("c:29") < place("b:5"), "other keys did not wait");
+    assert_eq!(pipe.stats.retried(), 4);
+    pipe.stop().await;
+}
+
+/// A sink that counts how many messages it holds at once, and lets go when told.
+struct Gate {
+    holding: AtomicUsize,
+    most: AtomicUsize,
+    calls: AtomicUsize,
+    open: Semaphore,
+}
+
+impl Gate {
+    fn new() -> Arc<Self> {
+        let (holding, most, calls) = (AtomicUsize::new(0), AtomicUsize::new(0), AtomicUsize::new(0));
+        Arc::new(Self { holding, most, calls, open: Semaphore::new(0) })
+    }
+}
+
+#[async_trait]
+impl Sink for Gate {
+    async fn deliver(&self, messages: &[Message]) -> Vec<Outcome> {
+        self.calls.fetch_add(1, Ordering::SeqCst);
+        let holding = self.holding.fetch_add(messages.len(), Ordering::SeqCst) + messages.len();
+        self.most.fetch_max(holding, Ordering::SeqCst);
+        self.open.acquire().await.unwrap().forget();
+        self.holding.fetch_sub(messages.len(), Ordering::SeqCst);
+        vec![Outcome::Delivered; messages.len()]
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn c6_messages_of_a_batch_and_several_batches_are_in_flight_together() {
+    let outbox = Outbox::new();
+    outbox.enqueue_all((0..40).map(|n| message(&format!("k{n}"), 0)).collect()).unwrap();
+    let gate = Gate::new();
+    let pipe = start(Pipe::new(outbox.cursor("c"), gate.clone()).batch(10).depth(4).concurrency(4));
+    while gate.calls.load(Ordering::SeqCst) < 4 {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    assert_eq!(gate.most.load(Ordering::SeqCst), 40);
+    gate.open.add_permits(4);
+    pipe.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_outage_stops_claiming_charges_nothing_and_ends_by_itself() {
+    let outbox = Outbox::new();
+    write(&outbox, &["a", "b"], 500);
+    let sink = Recorder::new();
+    sink.go_down();
+    let pipe = start(Pipe::new(outbox.cursor("c"), sink.clone()).batch(50));
+    tokio::time::sleep(Duration::from_secs(3600)).await;
+    assert_eq!(pipe.stats.open_cause().unwrap().code, code::UNREACHABLE);
+    let claimed = pipe.stats.claimed();
+    assert!(claimed < 450, "an hour of outage cost a few probes, not {claimed} claims");
+    assert_eq!((pipe.stats.retried(), pipe.stats.dead()), (0, 0));
+    sink.come_up();
+    let came = sink.wait_for(1000).await;
+    assert_in_order(&came);
+    assert!(came.iter().all(|message| message.attempts == 0));
+    assert_eq!(pipe.stats.open_cause(), None);
+    pipe.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_outage_may_count_if_it_shall() {
+    let outbox = Outbox::new();
+    write(&outbox, &["a"], 1);
+    let sink = Recorder::new();
+    sink.go_down();
+    let policy = Policy { outage: Outage::Count, attempts: 5, ..Policy::default() };
+    let pipe = start(Pipe::new(outbox.cursor("c"), sink.clone()).policy(policy));
+    while pipe.stats.dead() == 0 {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+    }
+    assert_eq!((pipe.stats.retried(), pipe.stats.dead()), (4, 1));
+    pipe.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_dead_message_holds_its_key_or_lets_it_pass_as_told() {
+    for (on_dead, expected) in [(OnDead::Hold, vec!["b:0", "b:1"]), (OnDead::Skip, vec!["a:1", "b:0", "b:1"])]
+    {
+        let outbox = Outbox::new();
+        write(&outbox, &["a", "b"], 2);
+        let sink = Recorder::new();
+        sink.judge_by(|message| match &*message.payload {
+            b"a:0" => Outcome::refused(Cause::new(code::TOO_LARGE, "too large")),
+            _ => Outcome::Delivered,
+        });
+        let policy = Policy { on_dead, ..Policy::default() };
+        let pipe = start(Pipe::new(outbox.cursor("c"), sink.clone()).policy(policy));
+        sink.wait_for(expected.len()).await;
+        tokio::time::sleep(Duration::from_secs(600)).await;
+        let mut came = payloads(&sink.received());
+        came.sort();
+        assert_eq!(came, expected);
+        assert_eq!(pipe.stats.dead(), 1);
+        pipe.stop().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_streak_for_one_cause_is_an_outage_and_spares_the_backlog() {
+    let outbox = Outbox::new();
+    outbox.enqueue_all((0..500).map(|n| message(&format!("k{n}"), 0)).collect()).unwrap();
+    let sink = Recorder::new();
+    sink.judge_by(|_| Outcome::refused(Cause::new(code::NO_ROUTE, "nothing is bound")));
+    let pipe = start(Pipe::new(outbox.cursor("c"), sink.clone()));
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    let dead = pipe.stats.dead();
+    assert!((20..30).contains(&dead), "the streak and a few probes, not the backlog: {dead}");
+    assert_eq!(pipe.stats.open_cause().unwrap().code, code::NO_ROUTE);
+    sink.come_up();
+    let before_recovery = usize::try_from(pipe.stats.dead()).unwrap();
+    sink.wait_for(500 - before_recovery - 1).await;
+    pipe.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stop_drains_what_is_out_and_leaves_nothing_claimed() {
+    let outbox = Outbox::new();
+    outbox.enqueue_all((0..100).map(|n| message(&format!("k{n}"), 0)).collect()).unwrap();
+    let gate = Gate::new();
+    let pipe = start(Pipe::new(outbox.cursor("c"), gate.clone()).batch(10).depth(2).concurrency(1));
+    while gate.calls.load(Ordering::SeqCst) < 1 {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    pipe.stop.cancel();
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert!(!pipe.task.is_finished(), "it waits for what is out");
+    gate.open.add_permits(1);
+    pipe.task.await.unwrap().unwrap();
+    assert_eq!(gate.calls.load(Ordering::SeqCst), 1, "nothing new went out");
+    let rest = Recorder::new();
+    let next = start(Pipe::new(outbox.cursor("c"), rest.clone()));
+    assert_eq!(rest.wait_for(90).await.len(), 90, "no duplicate, nothing lost, no lease to wait for");
+    next.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stop_gives_up_on_a_sink_that_hangs() {
+    let outbox = Outbox::new();
+    write(&outbox, &["a"], 3);
+    let pipe = start(Pipe::new(outbox.cursor("c"), Gate::new()).drain(Duration::from_secs(5)));
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    pipe.stop().await;
+    let rest = Recorder::new();
+    let next = start(Pipe::new(outbox.cursor("c"), rest.clone()));
+    assert_in_order(&rest.wait_for(3).await);
+    next.stop().await;
+}
+
+/// A source that fails, loses answers and loses its lease, by the dice.
+struct Faulty {
+    cursor: Cursor,
+    outbox: Outbox,
+    dice: Arc<Mutex<StdRng>>,
+    calm: Arc<AtomicBool>,
+}
+
+impl Faulty {
+    async fn happens(&self, chance: f64) -> bool {
+        !self.calm.load(Ordering::Relaxed) && self.dice.lock().await.random_bool(chance)
+    }
+}
+
+#[async_trait]
+impl Source for Faulty {
+    async fn claim(&self, limit: usize) -> Result<Claim> {
+        if self.happens(0.05).await {
+            return Err(Error::new(ErrorKind::Unreachable, "told to fail"));
+        }
+        self.cursor.claim(limit).await
+    }
+    async fn settle(&self, claim: &Claim, verdicts: &[Verdict]) -> Result<()> {
+        if self.happens(0.05).await {
+            return Err(Error::new(ErrorKind::Unreachable, "not even asked"));
+        }
+        if self.happens(0.02).await {
+            self.outbox.expire("c");
+        }
+        let result = self.cursor.settle(claim, verdicts).await;
+        if self.happens(0.05).await {
+            return Err(Error::new(ErrorKind::Timeout, "done, but the answer is lost"));
+        }
+        result
+    }
+    async fn wait(&self, idle: Duration) {
+        self.cursor.wait(idle).await;
+    }
+    async fn close(&self) -> Result<()> {
+        self.cursor.close().await
+    }
+}
+
+/// A sink that rejects and is away, by the dice; it keeps what it took.
+struct Moody {
+    taken: Mutex<Vec<Message>>,
+    dice: Arc<Mutex<StdRng>>,
+    calm: Arc<AtomicBool>,
+}
+
+#[async_trait]
+impl Sink for Moody {
+    async fn deliver(&self, messages: &[Message]) -> Vec<Outcome> {
+        let calm = self.calm.load(Ordering::Relaxed);
+        let pause = self.dice.lock().await.random_range(0..20);
+        tokio::time::sleep(Duration::from_millis(pause)).await;
+        let away = !calm && self.dice.lock().await.random_bool(0.05);
+        let mut outcomes = Vec::new();
+        for message in messages {
+            let mut dice = self.dice.lock().await;
+            outcomes.push(if away {
+                Outcome::Unavailable(Cause::new(code::UNREACHABLE, "away"))
+            } else if !calm && dice.random_bool(0.1) {
+                rejected()
+            } else {
+                self.taken.lock().await.push(message.clone());
+                Outcome::Delivered
+            });
+        }
+        outcomes
+    }
+}
+
+/// What the ledger says: nothing lost, and each key's first arrivals in order; twice only after a lost lease.
+async fn one_life(seed: u64) {
+    let dice = Arc::new(Mutex::new(StdRng::seed_from_u64(seed)));
+    let calm = Arc::new(AtomicBool::new(false));
+    let outbox = Outbox::new();
+    let keys: Vec<String> = (0..6).map(|n| format!("k{n}")).collect();
+    let source =
+        Faulty { cursor: outbox.cursor("c"), outbox: outbox.clone(), dice: dice.clone(), calm: calm.clone() };
+    let sink = Arc::new(Moody { taken: Mutex::default(), dice: dice.clone(), calm: calm.clone() });
+    let retry = Backoff { first: Duration::from_millis(50), most: Duration::from_secs(1) };
+    let policy = Policy { attempts: 1000, retry, probe: retry, ..Policy::default() };
+    let mut jitter = StdRng::seed_from_u64(!seed);
+    let pipe = Pipe::new(source, sink.clone()).policy(policy).batch(5).depth(3).concurrency(3);
+    let pipe = start(pipe.jitter(move || jitter.random()));
+    for number in 0..40 {
+        outbox.enqueue_all(keys.iter().map(|key| message(key, number)).collect()).unwrap();
+        tokio::time::sleep(Duration::from_millis(15)).await;
+    }
+    calm.store(true, Ordering::Relaxed);
+    let mut distinct = HashMap::<_, usize>::new();
+    for _ in 0..10_000 {
+        distinct.clear();
+        sink.taken
+            .lock()
+            .await
+            .iter()
+            .for_each(|message| *distinct.entry(message.id.clone()).or_default() += 1);
+        if distinct.len() == 240 {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    assert_eq!(distinct.len(), 240, "seed {seed}: lost");
+    let mut next: HashMap<String, usize> = HashMap::new();
+    for message in sink.taken.lock().await.iter() {
+        let key = message.key.clone().unwrap();
+        let number: usize =
+            payloads(std::slice::from_ref(message))[0].split(':').nth(1).unwrap().parse().unwrap();
+        let expected = next.entry(key).or_default();
+        assert!(number <= *expected, "seed {seed}: {number} came before {expected}");
+        *expected = (*expected).max(number + 1);
+    }
+    pipe.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn c4_nothing_is_lost_or_out_of_order_in_any_of_many_seeded_lives() {
+    let lives: u64 = std::env::var("OUTBOX_LIVES").ok().and_then(|lives| lives.parse().ok()).unwrap_or(300);
+    for seed in 0..lives {
+        one_life(seed).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_order_a_failure_keeps_nothing_back() {
+    let outbox = Outbox::new();
+    write(&outbox, &["a"], 10);
+    let sink = Recorder::new();
+    sink.judge_by(|message| if *message.payload == *b"a:0" { rejected() } else { Outcome::Delivered });
+    let policy = Policy { order: Order::None, ..Policy::default() };
+    let pipe = start(Pipe::new(outbox.cursor("c"), sink.clone()).policy(policy));
+    assert_eq!(sink.wait_for(9).await.len(), 9);
+    pipe.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_error_that_only_a_person_can_mend_ends_the_pipe_with_its_reason() {
+    struct Broken;
+    #[async_trait]
+    impl Source for Broken {
+        async fn claim(&self, _limit: usize) -> Result<Claim> {
+            Err(Error::new(ErrorKind::NotMigrated, "no tables"))
+        }
+        async fn settle(&self, _claim: &Claim, _verdicts: &[Verdict]) -> Result<()> {
+            Ok(())
+        }
+    }
+    let error = Pipe::new(Broken, Recorder::new()).run(CancellationToken::new()).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::NotMigrated);
+}
