@@ -87,7 +87,7 @@ impl Share {
 }
 
 const LOCK_ALL: &str = "
-    select lane, s1::text, floor, base, top, system_id, delivered,
+    select lane, lanes, s1::text, floor, base, top, system_id, delivered,
         (owner is not null and lease_until >= clock_timestamp()) is true as alive,
         (select system_identifier from pg_control_system()) as here
     from outbox.cursors where name = $1 order by lane for update";
@@ -109,6 +109,10 @@ pub(super) async fn change(tx: &mut PgConnection, identity: &Identity) -> Result
     let failed = |error| classify(error, format_args!("changing the lanes of cursor '{}'", identity.name));
     let rows = sqlx::query(LOCK_ALL).bind(&identity.name).persistent(false);
     let rows = rows.fetch_all(&mut *tx).await.map_err(failed)?;
+    if rows.iter().all(|row| row.get::<i32, _>("lanes") == identity.lanes()) {
+        // Another lane of ours, or another relay, was faster: the rows that we waited for are gone.
+        return Ok(true);
+    }
     if rows.iter().any(|row| row.get("alive")) {
         tracing::debug!(
             cursor = identity.name,
