@@ -172,7 +172,7 @@ impl Cursor {
             && !held.has_open_claims()
             && share.is_surplus()
         {
-            super::lease::release(&self.identity).await?;
+            super::lease::release(&self.identity, held).await?;
             self.let_go(state);
             return Ok(None);
         }
@@ -264,10 +264,13 @@ impl Source for Cursor {
     async fn close(&self) -> Result<()> {
         let mut state = self.state.lock().await;
         lock(&self.renewal).take();
-        if state.is_some() {
-            self.let_go(&mut state);
-            super::lease::release(&self.identity).await?;
-        }
+        let released = match state.as_ref() {
+            Some(held) => super::lease::release(&self.identity, held).await,
+            None => Ok(()),
+        };
+        // Also when that failed: whatever we think is claimed is not ours to settle any more.
+        self.let_go(&mut state);
+        released?;
         if let Some(share) = &self.share {
             share.leave(&self.identity).await?;
         }

@@ -3,6 +3,7 @@
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use sqlx::postgres::PgRow;
 use sqlx::{PgConnection, Row};
 use tokio::time::Instant;
 
@@ -87,7 +88,7 @@ impl Share {
 }
 
 const LOCK_ALL: &str = "
-    select lane, lanes, s1::text, floor, base, top, system_id, delivered,
+    select lane, lanes, s1::text, s2::text, pos, floor, base, top, system_id, delivered,
         (owner is not null and lease_until >= clock_timestamp()) is true as alive,
         (select system_identifier from pg_control_system()) as here
     from outbox.cursors where name = $1 order by lane for update";
@@ -95,8 +96,9 @@ const LOCK_ALL: &str = "
 const DELETE_ALL: &str = "delete from outbox.cursors where name = $1";
 
 const CREATE: &str = "
-    insert into outbox.cursors (name, lane, lanes, s1, floor, base, top, system_id, delivered)
-    select $1, lane, $2, $3::text::pg_snapshot, $4, $5, $6, $7, case when lane = 0 then $8 else 0 end
+    insert into outbox.cursors (name, lane, lanes, s1, floor, base, top, system_id, delivered, s2, pos)
+    select $1, lane, $2, $3::text::pg_snapshot, $4, $5, $6, $7, case when lane = 0 then $8 else 0 end,
+        $9::text::pg_snapshot, $10
     from generate_series(0, $2 - 1) as lane";
 
 const MOVE_PARKED: &str = "update outbox.parked set lane = outbox.lane_of(key, seq, $2) where cursor = $1";
@@ -104,7 +106,7 @@ const MOVE_PARKED: &str = "update outbox.parked set lane = outbox.lane_of(key, s
 /// Changes the number of lanes, once nobody reads with the old one; tells whether it did.
 ///
 /// The new lanes begin at what all the old ones have done. What only the faster ones had done comes again:
-/// that is the price of a change, at most what the slowest lane was behind.
+/// that is the price of a change, as much as the slowest lane was behind the fastest.
 pub(super) async fn change(tx: &mut PgConnection, identity: &Identity) -> Result<bool> {
     let failed = |error| classify(error, format_args!("changing the lanes of cursor '{}'", identity.name));
     let rows = sqlx::query(LOCK_ALL).bind(&identity.name).persistent(false);
@@ -128,14 +130,7 @@ pub(super) async fn change(tx: &mut PgConnection, identity: &Identity) -> Result
         );
         return Err(Error::new(ErrorKind::Config, what));
     }
-    let mut s1: Option<Snapshot> = None;
-    for row in &rows {
-        let other: Snapshot = row
-            .get::<String, _>("s1")
-            .parse()
-            .map_err(|error: String| failed(sqlx::Error::Decode(error.into())))?;
-        s1 = Some(s1.map_or_else(|| other.clone(), |s1| s1.intersect(&other)));
-    }
+    let merged = merge(&rows).map_err(failed)?;
     let least = |column: &str| rows.iter().map(|row| row.get::<i64, _>(column)).min().unwrap_or(0);
     let top = rows.iter().map(|row| row.get::<i64, _>("top")).max().unwrap_or(0);
     let delivered: i64 = rows.iter().map(|row| row.get::<i64, _>("delivered")).sum();
@@ -143,12 +138,14 @@ pub(super) async fn change(tx: &mut PgConnection, identity: &Identity) -> Result
     sqlx::query(CREATE)
         .bind(&identity.name)
         .bind(identity.lanes())
-        .bind(s1.unwrap_or_else(Snapshot::nothing).to_string())
+        .bind(merged.s1.to_string())
         .bind(least("floor"))
         .bind(least("base"))
         .bind(top)
         .bind(least("system_id"))
         .bind(delivered)
+        .bind(merged.s2.map(|s2| s2.to_string()))
+        .bind(merged.pos)
         .persistent(false)
         .execute(&mut *tx)
         .await
@@ -157,4 +154,36 @@ pub(super) async fn change(tx: &mut PgConnection, identity: &Identity) -> Result
     moved.execute(&mut *tx).await.map_err(failed)?;
     tracing::info!(cursor = identity.name, lanes = identity.lanes, "the number of lanes has changed");
     Ok(true)
+}
+
+/// What all lanes have done, as one place in the log.
+struct Merged {
+    s1: Snapshot,
+    s2: Option<Snapshot>,
+    pos: i64,
+}
+
+/// A row is done in every lane if all their s1 show it, or if all their s2 show it and it is not above any pos.
+/// A lane without an open window has done all that its s1 shows, up to any number.
+fn merge(rows: &[PgRow]) -> sqlx::Result<Merged> {
+    let decode = |text: String| text.parse::<Snapshot>().map_err(|error| sqlx::Error::Decode(error.into()));
+    let mut merged: Option<Merged> = None;
+    let mut any_open = false;
+    for row in rows {
+        let s1 = decode(row.try_get("s1")?)?;
+        let open = row.try_get::<Option<String>, _>("s2")?.map(decode).transpose()?;
+        any_open |= open.is_some();
+        let pos = if open.is_some() { row.try_get("pos")? } else { i64::MAX };
+        let s2 = open.unwrap_or_else(|| s1.clone());
+        merged = Some(match merged {
+            None => Merged { s1, s2: Some(s2), pos },
+            Some(before) => Merged {
+                s1: before.s1.intersect(&s1),
+                s2: before.s2.map(|before| before.intersect(&s2)),
+                pos: before.pos.min(pos),
+            },
+        });
+    }
+    let merged = merged.unwrap_or_else(|| Merged { s1: Snapshot::nothing(), s2: None, pos: 0 });
+    Ok(if any_open { merged } else { Merged { s2: None, pos: 0, ..merged } })
 }

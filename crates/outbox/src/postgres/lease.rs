@@ -53,6 +53,12 @@ const RENEW: &str = "
 const RELEASE: &str = "
     update outbox.cursors set owner = null, lease_until = null where name = $1 and lane = $2 and owner = $3";
 
+/// Progress that no settle has written yet: reading past rows that were not for us.
+const NOTE: &str = "
+    update outbox.cursors set s1 = $4::text::pg_snapshot, s2 = $5::text::pg_snapshot, pos = $6, floor = $7
+    where name = $1 and lane = $2 and epoch = $3 and turn = $8
+      and substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8) = $9";
+
 /// Takes the cursor if it is free, creating it if need be; `None` when it is somebody else's.
 pub(super) async fn acquire(identity: &Identity) -> Result<Option<Held>> {
     let doing = || format!("taking cursor '{}'", identity.name);
@@ -218,10 +224,26 @@ pub(super) fn add_mark(marks: &mut Marks, row: &PgRow) -> Result<()> {
     Ok(())
 }
 
-/// Gives the cursor back at once.
-pub(super) async fn release(identity: &Identity) -> Result<()> {
+/// Gives the cursor back at once, and notes how far it has read if nothing is in flight.
+pub(super) async fn release(identity: &Identity, held: &Held) -> Result<()> {
     let failed = |error| classify(error, format_args!("giving back cursor '{}'", identity.name));
     let mut tx = identity.pool.begin().await.map_err(failed)?;
+    if !held.has_open_claims() {
+        sqlx::query(NOTE)
+            .bind(&identity.name)
+            .bind(identity.lane())
+            .bind(held.epoch)
+            .bind(held.read.s1.to_string())
+            .bind(held.read.s2.as_ref().map(Snapshot::to_string))
+            .bind(held.read.pos)
+            .bind(held.read.floor)
+            .bind(held.settled)
+            .bind(&held.timeline)
+            .persistent(false)
+            .execute(&mut *tx)
+            .await
+            .map_err(failed)?;
+    }
     sqlx::query(RELEASE)
         .bind(&identity.name)
         .bind(identity.lane())
