@@ -14,7 +14,7 @@ pub const TOPOLOGY: &str = "TOPOLOGY";
 pub(super) enum Fault {
     /// One of the messages on the channel: alone, the others would go through.
     Message { cause: Cause, permanent: bool },
-    /// The channel is gone and the reason was told elsewhere, or not at all.
+    /// The channel is gone for something that was not on it, or that was told elsewhere.
     Unclear(Cause),
     /// Everything that is sent there.
     Sink(Cause),
@@ -63,6 +63,9 @@ pub(super) fn publish_fault(place: &str, error: &Driver) -> Fault {
             Fault::Message { cause: cause(code::TOO_LARGE), permanent: true }
         }
         Some((406, _)) => Fault::Message { cause: cause(code::UNFIT), permanent: true },
+        // What the driver had queued for a channel went out after the broker had closed it: for a bad message
+        // there, the connection is closed to all.
+        Some((504, _)) => Fault::Unclear(cause(code::UNREACHABLE)),
         Some(_) => Fault::Sink(cause(code::UNREACHABLE)),
         None => match error.kind() {
             DriverKind::InvalidChannel(_) | DriverKind::InvalidChannelState(..) => {

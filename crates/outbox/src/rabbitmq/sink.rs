@@ -17,6 +17,9 @@ use crate::error::Result;
 use crate::message::Message;
 use crate::sink::{Cause, Outcome, Rejection, Sink, code};
 
+/// So often a call moves to a new connection because a neighbour cost it the old one.
+const RENEWALS: usize = 3;
+
 /// An exchange of RabbitMQ.
 ///
 /// Delivered means confirmed by the broker and routed to at least one queue: messages are persistent and
@@ -38,7 +41,8 @@ use crate::sink::{Cause, Outcome, Rejection, Sink, code};
 /// | no confirm in time | unavailable `TIMEOUT` |
 /// | the broker blocks publishers (memory or disk alarm) | unavailable `BLOCKED`, and nothing is sent |
 ///
-/// It connects when it is first needed, and again after the connection was lost: one attempt a call.
+/// It connects when it is first needed, and again after the connection was lost; a call does not try again when
+/// an attempt fails.
 pub struct Exchange {
     link: Link,
     config: Arc<ExchangeConfig>,
@@ -74,28 +78,45 @@ impl Exchange {
 
     /// Sends what is open; an error is what befell everything that is open after it.
     async fn send(&self, batch: &mut Batch<'_>) -> Result<(), Cause> {
-        let session = self.ready().await?;
+        let mut session = self.ready().await?;
         batch.fit(session.frame_max());
         let open = batch.open();
-        match self.attempt(&session, batch, &open, self.deadline()).await {
-            Ok(()) => Ok(()),
-            Err(Fault::Sink(cause)) => Err(cause),
-            // The channel was closed for one of them; which one is only known when each is alone.
-            Err(Fault::Message { .. } | Fault::Unclear(_)) => self.one_by_one(batch).await,
+        let mut fault = match self.attempt(&session, batch, &open, self.deadline()).await {
+            Ok(()) => return Ok(()),
+            Err(fault) => fault,
+        };
+        // The channel was closed for one of them; which one is only known when each is alone. And that on a new
+        // connection: what was queued on the closed channel may yet cost the old one its life, for this call and
+        // for others. So one that was lost in that way is replaced, a few times.
+        let deadline = self.deadline();
+        for _ in 0..RENEWALS {
+            if let Fault::Sink(cause) = fault {
+                return Err(cause);
+            }
+            self.link.forget(&session).await;
+            session = self.ready().await?;
+            fault = match self.one_by_one(&session, batch, deadline).await {
+                Ok(()) => return Ok(()),
+                Err(fault) => fault,
+            };
         }
+        Err(fault.into_cause())
     }
 
     /// Sends what is open one after the other, each confirmed before the next.
-    async fn one_by_one(&self, batch: &mut Batch<'_>) -> Result<(), Cause> {
-        let session = self.ready().await?;
-        let deadline = self.deadline();
+    async fn one_by_one(
+        &self,
+        session: &Arc<Session>,
+        batch: &mut Batch<'_>,
+        deadline: Instant,
+    ) -> Result<(), Fault> {
         for at in batch.open() {
-            match self.attempt(&session, batch, &[at], deadline).await {
+            match self.attempt(session, batch, &[at], deadline).await {
                 Ok(()) => {}
                 Err(Fault::Message { cause, permanent }) => {
                     batch.decide(at, Outcome::Rejected(Rejection { cause, permanent, retry_after: None }));
                 }
-                Err(Fault::Sink(cause) | Fault::Unclear(cause)) => return Err(cause),
+                Err(fault) => return Err(fault),
             }
         }
         Ok(())
