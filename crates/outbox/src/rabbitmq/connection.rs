@@ -2,6 +2,7 @@
 //!
 //! The driver's own recovery stays off: it would publish again by itself what nobody knows the outcome of.
 
+use std::ops::Deref;
 use std::pin::Pin;
 use std::str::FromStr as _;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,6 +13,7 @@ use lapin::options::ConfirmSelectOptions;
 use lapin::tcp::OwnedTLSConfig;
 use lapin::uri::AMQPUri;
 use lapin::{Channel, Connection, ConnectionProperties, Event};
+use tokio::runtime::Handle;
 use tokio::sync::Mutex;
 use tokio::time::{Instant, timeout, timeout_at};
 use url::{Host, Url};
@@ -117,7 +119,7 @@ impl Link {
         };
         let channel = session.open().await.map_err(fault)?;
         topology::establish(&channel, &self.config).await?;
-        session.give_back(channel);
+        session.give_back(InUse::new(channel));
         tracing::debug!(broker = %self.shown, exchange = %self.config.exchange, "connected");
         Ok(session)
     }
@@ -172,12 +174,12 @@ impl Session {
     /// A channel for one call, on which nothing is pending.
     ///
     /// Each call has its own, so that a message that comes back cannot be taken for another call's.
-    pub(super) async fn channel(&self, place: &str, deadline: Instant) -> Result<Channel, Cause> {
+    pub(super) async fn channel(&self, place: &str, deadline: Instant) -> Result<InUse, Cause> {
         if let Some(channel) = self.take_idle() {
-            return Ok(channel);
+            return Ok(InUse::new(channel));
         }
         match timeout_at(deadline, self.open()).await {
-            Ok(Ok(channel)) => Ok(channel),
+            Ok(Ok(channel)) => Ok(InUse::new(channel)),
             Ok(Err(error)) => Err(publish_fault(place, &error).into_cause()),
             Err(_) => Err(Cause::new(code::TIMEOUT, format!("{place}: no channel was opened in time"))),
         }
@@ -195,10 +197,48 @@ impl Session {
     }
 
     /// Keeps a channel for the next call. Only for one of which every confirm has come.
-    pub(super) fn give_back(&self, channel: Channel) {
+    pub(super) fn give_back(&self, mut channel: InUse) {
         let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        channel.is_settled = true;
         if idle.len() < IDLE && channel.status().connected() {
-            idle.push(channel);
+            idle.push(channel.clone());
+        }
+    }
+}
+
+/// A channel that one call uses.
+///
+/// Unless it is given back, it stays open until all that was published on it is confirmed: a close would
+/// overtake what is still queued, and to that the broker answers by closing the connection.
+pub(super) struct InUse {
+    channel: Channel,
+    is_settled: bool,
+}
+
+impl InUse {
+    fn new(channel: Channel) -> Self {
+        Self { channel, is_settled: false }
+    }
+}
+
+impl Deref for InUse {
+    type Target = Channel;
+
+    fn deref(&self) -> &Channel {
+        &self.channel
+    }
+}
+
+impl Drop for InUse {
+    fn drop(&mut self) {
+        if !self.is_settled
+            && self.channel.status().connected()
+            && let Ok(runtime) = Handle::try_current()
+        {
+            let channel = self.channel.clone();
+            runtime.spawn(async move {
+                let _ = channel.wait_for_confirms().await;
+            });
         }
     }
 }

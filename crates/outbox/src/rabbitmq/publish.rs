@@ -8,6 +8,7 @@ use lapin::{Channel, Confirmation, PublisherConfirm};
 use tokio::time::{Instant, timeout_at};
 
 use super::confirm::Receipt;
+use super::connection::InUse;
 use super::envelope::Envelope;
 use super::error::is_telling;
 
@@ -40,7 +41,7 @@ const OVERHEAD: usize = 1024;
 ///
 /// There is a receipt for every parcel, whatever the ending.
 pub(super) async fn publish(
-    channel: &Channel,
+    channel: &InUse,
     exchange: &ShortString,
     parcels: &[Parcel<'_>],
     deadline: Instant,

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use lapin::Channel;
 use lapin::types::ShortString;
 use tokio::time::Instant;
 
@@ -151,7 +150,7 @@ impl Exchange {
                 session.give_back(channel);
                 Ok(())
             }
-            Ending::TimedOut => Err(Fault::Sink(self.timed_out(session, channel).await)),
+            Ending::TimedOut => Err(Fault::Sink(self.timed_out(session).await)),
             Ending::Broken(error) => {
                 let fault = publish_fault(&self.place, &error);
                 if matches!(fault, Fault::Sink(_)) {
@@ -162,22 +161,14 @@ impl Exchange {
         }
     }
 
-    /// Why no confirm came in time, and what to do with a channel on which some may still come.
-    async fn timed_out(&self, session: &Arc<Session>, channel: Channel) -> Cause {
-        let cause = match self.blocked(session) {
-            // The connection is sound: it tells when the alarm is over.
-            Some(cause) => cause,
-            None => {
-                self.link.forget(session).await;
-                let limit = self.config.timeout;
-                Cause::new(code::TIMEOUT, format!("{}: no confirm within {limit:?}", self.place))
-            }
-        };
-        // To close it now, ahead of what is still queued on it, would cost the whole connection.
-        tokio::spawn(async move {
-            let _ = channel.wait_for_confirms().await;
-        });
-        cause
+    /// Why no confirm came in time.
+    async fn timed_out(&self, session: &Arc<Session>) -> Cause {
+        // While it is blocked the connection is sound: it tells when the alarm is over.
+        if let Some(cause) = self.blocked(session) {
+            return cause;
+        }
+        self.link.forget(session).await;
+        Cause::new(code::TIMEOUT, format!("{}: no confirm within {:?}", self.place, self.config.timeout))
     }
 
     async fn ready(&self) -> Result<Arc<Session>, Cause> {

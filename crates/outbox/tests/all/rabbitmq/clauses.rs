@@ -1,9 +1,10 @@
 //! The clauses of the contract of a sink that are not about bad neighbours or outages of the broker itself.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use outbox::rabbitmq::{Exchange, ExchangeConfig};
-use outbox::{ErrorKind, Sink};
+use outbox::{ErrorKind, Message, Sink};
 use testbed::Proxy;
 use tokio::time::{Instant, timeout};
 
@@ -148,4 +149,37 @@ async fn calls_that_wait_for_one_attempt_share_its_failure() {
     }
     assert!(started.elapsed() < Duration::from_secs(2), "one after the other would take three");
     assert_eq!(proxy.connections(), 1);
+}
+
+/// Whoever waits for a call may stop waiting, at any moment; that is no other call's concern.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_call_that_is_dropped_halfway_harms_no_other() {
+    let Some(scene) = Scene::shared().await else { return };
+    let scene = scene.with_orders().await;
+    let sink = scene.sink();
+    sink.check().await.unwrap();
+    let mut dice = Dice(11);
+    let impatient = async {
+        for _ in 0..60 {
+            let messages: Vec<Message> =
+                (0..100).map(|_| Message::new("order.big", vec![b'x'; 20_000])).collect();
+            let _ = timeout(Duration::from_millis(dice.below(30) as u64), sink.deliver(&messages)).await;
+        }
+    };
+    let mut done = BTreeSet::new();
+    let patient = async {
+        loop {
+            let messages = orders(50);
+            let outcomes = sink.deliver(&messages).await;
+            assert_eq!(words(&outcomes), ["delivered"; 50]);
+            done.extend(delivered(&messages, &outcomes));
+        }
+    };
+    tokio::select! {
+        () = impatient => {}
+        () = patient => {}
+    }
+    assert_eq!(words(&sink.deliver(&orders(50)).await), ["delivered"; 50]);
+    let arrived = scene.drain_ids("orders").await;
+    assert!(done.iter().all(|id| arrived[id] == 1), "the connection was never lost");
 }
