@@ -20,3 +20,4 @@ pub use message::{Headers, Limits, Message, MessageId, header};
 pub use policy::{Policy, Verdict};
 pub use sink::{Cause, Outcome, Rejection, Sink, code};
 pub use source::{Claim, Lease, Source};
+pub use template::Template;

@@ -2,6 +2,7 @@
 //!
 //! A batch is one write. In a file it counts as delivered when the disk has it, elsewhere when it is flushed.
 
+use std::fmt;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read as _, Seek as _, SeekFrom, Write};
 use std::path::{Path, PathBuf};
@@ -102,6 +103,12 @@ impl Lines {
 
     fn unavailable(&self, code: &'static str, why: &str) -> Outcome {
         Outcome::Unavailable(Cause::new(code, format!("cannot write to {}: {why}", self.name)))
+    }
+}
+
+impl fmt::Debug for Lines {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Lines({})", self.name)
     }
 }
 

@@ -1,5 +1,6 @@
 //! [`Exchange`], the sink: a whole batch at once, and one by one what a bad neighbour spoilt.
 
+use std::fmt;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -186,6 +187,12 @@ impl Exchange {
 
     fn deadline(&self) -> Instant {
         Instant::now() + self.config.timeout
+    }
+}
+
+impl fmt::Debug for Exchange {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Exchange({})", self.place)
     }
 }
 
