@@ -2,12 +2,14 @@
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 pub mod admin;
+pub mod cloudevents;
 #[cfg(feature = "conformance")]
 pub mod conformance;
 mod error;
 #[cfg_attr(not(feature = "failpoints"), allow(missing_docs))]
 pub mod failpoint;
 mod inbox;
+pub mod lines;
 mod lineup;
 pub mod memory;
 mod message;
@@ -16,9 +18,14 @@ mod pipe;
 pub mod policy;
 #[cfg(feature = "postgres")]
 pub mod postgres;
+#[cfg(feature = "rabbitmq")]
+pub mod rabbitmq;
 mod sink;
 mod source;
+#[cfg(feature = "sqlite")]
+pub mod sqlite;
 mod stats;
+pub mod template;
 
 pub use error::{Error, ErrorKind, Result};
 pub use inbox::{Failure, Handler, Inbox, Lent};
@@ -29,3 +36,4 @@ pub use policy::{Policy, Verdict};
 pub use sink::{Cause, Outcome, Rejection, Sink, code};
 pub use source::{Claim, Lease, Source};
 pub use stats::Stats;
+pub use template::Template;

@@ -6,3 +6,7 @@ mod memory;
 mod pipe;
 #[cfg(feature = "postgres")]
 mod postgres;
+#[cfg(feature = "rabbitmq")]
+mod rabbitmq;
+#[cfg(feature = "sqlite")]
+mod sqlite;

@@ -1,0 +1,61 @@
+//! Makes the exchange and the queues, or looks whether they are there; once for every connection.
+
+use lapin::options::{ExchangeDeclareOptions, QueueBindOptions, QueueDeclareOptions};
+use lapin::types::{AMQPValue, FieldTable, ShortString};
+use lapin::{Channel, ExchangeKind as Kind};
+
+use super::config::{ExchangeConfig, ExchangeKind, QueueConfig, QueueKind, Topology};
+use super::error::topology_fault;
+use crate::sink::Cause;
+
+/// Names are short by [`ExchangeConfig::check`]; should one not be, the broker tells.
+fn short(name: &str) -> ShortString {
+    ShortString::try_new(name).unwrap_or_default()
+}
+
+/// Sees to it that what the configuration names is there. The channel is of no use after an error.
+pub(super) async fn establish(channel: &Channel, config: &ExchangeConfig) -> Result<(), Cause> {
+    // The default exchange is always there and may not be declared.
+    if !config.exchange.is_empty() {
+        let what = format!("exchange '{}'", config.exchange);
+        exchange(channel, config).await.map_err(|error| topology_fault(&what, config.topology, &error))?;
+    }
+    for queue in &config.queues {
+        let what = format!("queue '{}'", queue.name);
+        self::queue(channel, config, queue)
+            .await
+            .map_err(|error| topology_fault(&what, config.topology, &error))?;
+    }
+    Ok(())
+}
+
+async fn exchange(channel: &Channel, config: &ExchangeConfig) -> lapin::Result<()> {
+    let kind = match config.kind {
+        ExchangeKind::Topic => Kind::Topic,
+        ExchangeKind::Direct => Kind::Direct,
+        ExchangeKind::Fanout => Kind::Fanout,
+        ExchangeKind::Headers => Kind::Headers,
+    };
+    let passive = config.topology == Topology::Check;
+    let options = ExchangeDeclareOptions { passive, durable: true, ..ExchangeDeclareOptions::default() };
+    channel.exchange_declare(short(&config.exchange), kind, options, FieldTable::default()).await
+}
+
+async fn queue(channel: &Channel, config: &ExchangeConfig, queue: &QueueConfig) -> lapin::Result<()> {
+    let passive = config.topology == Topology::Check;
+    let options = QueueDeclareOptions { passive, durable: queue.durable, ..QueueDeclareOptions::default() };
+    let mut arguments = FieldTable::default();
+    if queue.kind == QueueKind::Quorum {
+        arguments.insert("x-queue-type".into(), AMQPValue::LongString("quorum".into()));
+    }
+    channel.queue_declare(short(&queue.name), options, arguments).await?;
+    if config.topology == Topology::Check {
+        return Ok(());
+    }
+    for key in &queue.keys {
+        let (name, exchange) = (short(&queue.name), short(&config.exchange));
+        let options = QueueBindOptions::default();
+        channel.queue_bind(name, exchange, short(key), options, FieldTable::default()).await?;
+    }
+    Ok(())
+}
