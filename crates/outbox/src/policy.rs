@@ -164,7 +164,9 @@ pub enum Change {
 enum State {
     Closed,
     /// Waiting for the time of the next probe.
-    Open { until: Instant },
+    Open {
+        until: Instant,
+    },
     /// One message is on its way to find out.
     Probing,
 }
@@ -339,7 +341,9 @@ mod tests {
             (Order::None, OnDead::Hold, false),
         ] {
             let policy = Policy { order, on_dead, ..Policy::default() };
-            assert!(matches!(policy.judge(&refused, 0, 0.0), Verdict::Dead { holds, .. } if holds == expected));
+            assert!(
+                matches!(policy.judge(&refused, 0, 0.0), Verdict::Dead { holds, .. } if holds == expected)
+            );
         }
     }
 
