@@ -37,6 +37,17 @@ pub enum Verdict {
     Released,
 }
 
+/// How many messages of a claim, from the front, a log writes down; the rest it puts back as if never read.
+///
+/// Released messages at the end need no trace, unless a later claim is open: then the reading has gone on
+/// past them, and they must be set aside like a retry that is due at once.
+pub fn written(verdicts: &[Verdict], later_claim_open: bool) -> usize {
+    if later_claim_open {
+        return verdicts.len();
+    }
+    verdicts.iter().rposition(|verdict| *verdict != Verdict::Released).map_or(0, |last| last + 1)
+}
+
 /// Whether messages of a key wait for each other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Order {
@@ -222,13 +233,6 @@ impl Breaker {
     /// The time has come: the next message is a probe.
     pub fn start_probe(&mut self) {
         self.state = State::Probing;
-    }
-
-    /// The probe found nothing to send: wait for the next time, without making the delay longer.
-    pub fn abandon_probe(&mut self, now: Instant, jitter: f64) {
-        if self.is_probing() {
-            self.state = State::Open { until: now + self.probe.delay(self.failures.max(1), jitter) };
-        }
     }
 
     /// Whether this outcome belongs to the fault for which the breaker is open, and so says nothing about

@@ -306,15 +306,21 @@ async fn renew(reader: &Reader, epoch: i64, progress: i64) -> sqlx::Result<bool>
 }
 
 /// Gives the cursor back, so that another can take it at once.
-pub(super) async fn release(reader: &Reader, held: &Held) -> sqlx::Result<()> {
+///
+/// By owner and not by epoch: a replay raises the epoch and leaves the owner, who must still be able to leave.
+pub(super) async fn release(reader: &Reader, held: Option<Box<Held>>) -> sqlx::Result<()> {
+    let (epoch, progress) =
+        held.as_ref().map_or((-1, 0), |held| (held.epoch, held.shared.progress.load(Ordering::Acquire)));
+    // Ends the renewal and leaves the seat, before the others can see that the cursor is free.
+    drop(held);
     sqlx::query(
-        "UPDATE outbox_cursors SET owner = NULL, lease_until = 0, pos = max(pos, ?)
-         WHERE name = ? AND lane = ? AND epoch = ? AND owner = ?",
+        "UPDATE outbox_cursors SET owner = NULL, lease_until = 0, pos = iif(epoch = ?, max(pos, ?), pos)
+         WHERE name = ? AND lane = ? AND owner = ?",
     )
-    .bind(held.shared.progress.load(Ordering::Acquire))
+    .bind(epoch)
+    .bind(progress)
     .bind(&reader.name)
     .bind(reader.lane)
-    .bind(held.epoch)
     .bind(&reader.owner)
     .execute(&reader.pool)
     .await?;

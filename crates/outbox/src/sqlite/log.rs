@@ -212,12 +212,11 @@ impl Cursor {
     async fn yields_lane(&self, state: &mut State) -> Result<bool> {
         let Some(crew) = &self.reader.crew else { return Ok(false) };
         crew.beat().await.map_err(error::from(&self.reader.pool))?;
-        let Some(held) = state.held.as_ref().filter(|held| held.open.is_empty() && crew.is_over()) else {
+        if !state.held.as_ref().is_some_and(|held| held.open.is_empty() && crew.is_over()) {
             return Ok(false);
-        };
-        lease::release(&self.reader, held).await.map_err(error::from(&self.reader.pool))?;
+        }
+        lease::release(&self.reader, state.held.take()).await.map_err(error::from(&self.reader.pool))?;
         tracing::info!(cursor = self.reader.name, lane = self.reader.lane, "lane given back to other relays");
-        state.held = None;
         Ok(true)
     }
 
@@ -356,9 +355,7 @@ impl Source for Cursor {
     async fn close(&self) -> Result<()> {
         let mut state = self.state.lock().await;
         let closed = async {
-            if let Some(held) = state.held.take() {
-                lease::release(&self.reader, &held).await?;
-            }
+            lease::release(&self.reader, state.held.take()).await?;
             if let Some(crew) = &self.reader.crew {
                 crew.leave().await?;
             }

@@ -10,7 +10,8 @@ use super::lease::Held;
 use super::log::{Reader, Token};
 use super::{error, lane, sql};
 use crate::error::{Error, ErrorKind, Result};
-use crate::policy::Verdict;
+use crate::failpoint;
+use crate::policy::{Verdict, written};
 use crate::sink::Cause;
 
 /// Settles a claim. `held` is what memory knows, if the claim is of its epoch.
@@ -40,7 +41,9 @@ pub(super) async fn settle(
         }
     };
     plan.write(&mut tx, reader, token, verdicts, now).await.map_err(error::from(&reader.pool))?;
+    failpoint::pass("settle_before_commit");
     tx.commit().await.map_err(error::from(&reader.pool))?;
+    failpoint::pass("settle_after_commit");
     settled(reader, held, token, &plan, asked);
     Ok(())
 }
@@ -168,13 +171,6 @@ impl Plan {
         .await?;
         Ok(())
     }
-}
-
-fn written(verdicts: &[Verdict], later_claim_open: bool) -> usize {
-    if later_claim_open {
-        return verdicts.len();
-    }
-    verdicts.iter().rposition(|verdict| *verdict != Verdict::Released).map_or(0, |last| last + 1)
 }
 
 /// One message of a claim.

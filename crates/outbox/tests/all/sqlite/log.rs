@@ -81,7 +81,7 @@ async fn a_second_relay_takes_over_when_the_lease_ends_and_the_first_has_lost() 
     assert_eq!(payloads(&claim), ["a0", "a1"]);
     assert!(second.claim(10).await.unwrap().messages.is_empty(), "it stands by");
     // A pause of the whole relay: its renewal does not run, as after SIGSTOP.
-    sqlx_expire(&fresh).await;
+    fresh.expire_lease("relay").await;
     let taken = second.claim(10).await.unwrap();
     assert_eq!(payloads(&taken), ["a0", "a1", "a2", "a3"]);
     let error = first.settle(&claim, &[dead(true), Verdict::Done]).await.unwrap_err();
@@ -96,12 +96,6 @@ async fn a_second_relay_takes_over_when_the_lease_ends_and_the_first_has_lost() 
         ["a4"],
         "a closed cursor is free at once, and nothing of the old claim stuck"
     );
-}
-
-/// Ends all leases, as time would.
-async fn sqlx_expire(fresh: &Fresh) {
-    let sql = "UPDATE outbox_cursors SET lease_until = 0";
-    sqlx::query(sql).execute(fresh.outbox.pool()).await.unwrap();
 }
 
 #[tokio::test]

@@ -22,6 +22,12 @@ impl Fresh {
         Self { outbox, url, _folder: folder }
     }
 
+    /// Ends the lease on the cursor, as time would.
+    pub(crate) async fn expire_lease(&self, cursor: &str) {
+        let sql = "UPDATE outbox_cursors SET lease_until = 0 WHERE name = ?";
+        sqlx::query(sql).bind(cursor).execute(self.outbox.pool()).await.unwrap();
+    }
+
     /// Writes messages `numbers` of `key` and commits.
     pub(crate) async fn write(&self, key: &str, numbers: std::ops::Range<u32>) -> Vec<MessageId> {
         let messages: Vec<Message> =
