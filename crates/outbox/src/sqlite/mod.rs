@@ -7,7 +7,9 @@
 //! Whatever reads before it writes takes the write lock at once (`BEGIN IMMEDIATE`): a transaction that
 //! upgrades half-way fails at once when another has written, whatever the busy timeout.
 
+mod admin;
 mod error;
+mod find;
 mod inbox;
 mod lane;
 mod lease;

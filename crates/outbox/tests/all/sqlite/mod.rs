@@ -1,6 +1,9 @@
 //! SQLite, on real files in a temporary folder.
 
+mod conformance;
+mod crowd;
 mod log;
+mod plain;
 
 use outbox::sqlite::Outbox;
 use outbox::{Cause, Claim, Message, MessageId, Source, Verdict, code};
