@@ -1,5 +1,6 @@
 //! SQLite, on real files in a temporary folder.
 
+mod chaos;
 mod conformance;
 mod crowd;
 mod log;
