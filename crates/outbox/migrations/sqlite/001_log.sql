@@ -1,3 +1,10 @@
+-- Every step notes itself here, whoever applies it.
+CREATE TABLE IF NOT EXISTS outbox_migrations (
+    version    INTEGER PRIMARY KEY,
+    name       TEXT NOT NULL,
+    applied_at TEXT NOT NULL DEFAULT (strftime('%Y-%m-%dT%H:%M:%fZ', 'now'))
+);
+
 -- The log: applications insert, nobody updates. AUTOINCREMENT, so that a number is never used again
 -- after a purge: a cursor stands on numbers. The payload is the last column, so that a scan over the
 -- others does not walk through its overflow pages.
@@ -65,5 +72,38 @@ CREATE TABLE outbox_parked (
 ) WITHOUT ROWID;
 
 CREATE INDEX outbox_parked_due ON outbox_parked (cursor, lane, due) WHERE state = 'waiting';
-CREATE INDEX outbox_parked_key ON outbox_parked (cursor, key, seq) WHERE key IS NOT NULL;
+CREATE INDEX outbox_parked_key ON outbox_parked (cursor, key, seq);
 CREATE INDEX outbox_parked_seq ON outbox_parked (seq);
+
+-- The limits, for whoever writes, in whatever language. These are the defaults; `migrate` puts in those that
+-- are configured.
+CREATE TRIGGER outbox_limits BEFORE INSERT ON outbox_messages BEGIN
+    SELECT CASE
+        WHEN typeof(NEW.type) <> 'text' OR trim(NEW.type) = ''
+            THEN RAISE(ABORT, 'outbox: a message must have a type')
+        WHEN typeof(NEW.key) NOT IN ('text', 'null')
+            THEN RAISE(ABORT, 'outbox: the key must be text')
+        WHEN typeof(NEW.payload) NOT IN ('text', 'blob')
+            THEN RAISE(ABORT, 'outbox: the payload must be text or a blob')
+        WHEN length(CAST(NEW.payload AS BLOB)) > 1048576
+            THEN RAISE(ABORT, 'outbox: the payload is larger than 1048576 bytes')
+        WHEN julianday(NEW.occurred_at) IS NULL
+            THEN RAISE(ABORT, 'outbox: occurred_at must be a time such as 2026-01-31T12:00:00.000Z')
+        WHEN NEW.headers = '{}' THEN NULL
+        WHEN NOT json_valid(NEW.headers)
+            THEN RAISE(ABORT, 'outbox: the headers must be a JSON object of strings')
+        WHEN json_type(NEW.headers) <> 'object'
+            THEN RAISE(ABORT, 'outbox: the headers must be a JSON object of strings')
+        WHEN EXISTS (SELECT 1 FROM json_each(NEW.headers) WHERE type <> 'text')
+            THEN RAISE(ABORT, 'outbox: the headers must be a JSON object of strings')
+        WHEN EXISTS (SELECT 1 FROM json_each(NEW.headers) WHERE key = '')
+            THEN RAISE(ABORT, 'outbox: a header has no name')
+        WHEN (SELECT count(*) FROM json_each(NEW.headers)) > 64
+            THEN RAISE(ABORT, 'outbox: there are more than 64 headers')
+        WHEN (SELECT sum(length(CAST(key AS BLOB)) + length(CAST(value AS BLOB))) FROM json_each(NEW.headers))
+                > 16384
+            THEN RAISE(ABORT, 'outbox: the headers are larger than 16384 bytes')
+    END;
+END;
+
+INSERT INTO outbox_migrations (version, name) VALUES (1, '001_log');

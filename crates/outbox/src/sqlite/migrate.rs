@@ -1,6 +1,6 @@
 //! The schema, step by step.
 
-use sqlx::SqlitePool;
+use sqlx::{SqliteConnection, SqlitePool};
 
 use super::{error, sql};
 use crate::error::{Error, ErrorKind, Result};
@@ -12,8 +12,10 @@ const MIGRATIONS: &[Migration] = &[
     Migration { version: 2, name: "002_inbox", sql: include_str!("../../migrations/sqlite/002_inbox.sql") },
 ];
 
-/// The steps of the schema, in order. The trigger that keeps the limits is not among them: its numbers come
-/// from the configuration, and [`Outbox::migrate`](super::Outbox::migrate) writes it afresh.
+/// The steps of the schema, in order, fit to be printed and applied by hand: each notes itself.
+///
+/// The trigger in the first keeps the default limits; [`Outbox::migrate`](super::Outbox::migrate) puts in those
+/// that are set.
 pub fn migrations() -> &'static [Migration] {
     MIGRATIONS
 }
@@ -27,16 +29,6 @@ pub(super) async fn migrate(pool: &SqlitePool, limits: &Limits) -> Result<Vec<St
         );
         return Err(Error::new(ErrorKind::Config, why));
     }
-    sqlx::query(
-        "CREATE TABLE IF NOT EXISTS outbox_migrations (
-             version INTEGER PRIMARY KEY,
-             name TEXT NOT NULL,
-             applied_at TEXT NOT NULL DEFAULT (strftime('%Y-%m-%dT%H:%M:%fZ', 'now'))
-         )",
-    )
-    .execute(pool)
-    .await
-    .map_err(&from)?;
     let mut applied = Vec::new();
     for migration in MIGRATIONS {
         if apply(pool, migration).await.map_err(&from)? {
@@ -50,21 +42,25 @@ pub(super) async fn migrate(pool: &SqlitePool, limits: &Limits) -> Result<Vec<St
 }
 
 /// One step in one transaction, under the write lock: of two who migrate at once, one finds it done.
+///
+/// The step notes itself in `outbox_migrations`, so that it is known also when a person applied it by hand.
 async fn apply(pool: &SqlitePool, migration: &Migration) -> sqlx::Result<bool> {
     let mut tx = pool.begin_with("BEGIN IMMEDIATE").await?;
-    let known: bool = sqlx::query_scalar("SELECT EXISTS (SELECT 1 FROM outbox_migrations WHERE version = ?)")
-        .bind(migration.version)
-        .fetch_one(&mut *tx)
-        .await?;
-    if known {
+    let noted: bool =
+        sqlx::query_scalar("SELECT EXISTS (SELECT 1 FROM sqlite_master WHERE name = 'outbox_migrations')")
+            .fetch_one(&mut *tx)
+            .await?;
+    if noted && is_applied(&mut tx, migration.version).await? {
         return Ok(false);
     }
     sqlx::raw_sql(migration.sql).execute(&mut *tx).await?;
-    sqlx::query("INSERT INTO outbox_migrations (version, name) VALUES (?, ?)")
-        .bind(migration.version)
-        .bind(migration.name)
-        .execute(&mut *tx)
-        .await?;
     tx.commit().await?;
     Ok(true)
+}
+
+async fn is_applied(tx: &mut SqliteConnection, version: u32) -> sqlx::Result<bool> {
+    sqlx::query_scalar("SELECT EXISTS (SELECT 1 FROM outbox_migrations WHERE version = ?)")
+        .bind(version)
+        .fetch_one(tx)
+        .await
 }

@@ -120,7 +120,8 @@ async fn followers(
     room: usize,
 ) -> sqlx::Result<Vec<Due>> {
     let rows = sqlx::query(
-        "SELECT seq, attempts, state FROM outbox_parked WHERE cursor = ? AND key = ? AND seq > ?
+        "SELECT seq, attempts, state FROM outbox_parked INDEXED BY outbox_parked_key
+         WHERE cursor = ? AND key = ? AND seq > ?
          AND (state <> 'dead' OR holds = 1) ORDER BY seq LIMIT ?",
     )
     .bind(&reader.name)

@@ -75,6 +75,9 @@ pub(super) async fn put_limit_trigger(conn: &mut SqliteConnection, limits: &Limi
 }
 
 /// Which of these keys has a message set aside on the cursor that later ones wait for.
+///
+/// The index is named here and wherever a key is looked up: left to itself the planner takes the primary key,
+/// and walks over everything that is set aside for each key.
 pub(super) async fn held_keys(
     conn: &mut SqliteConnection,
     cursor: &str,
@@ -83,8 +86,10 @@ pub(super) async fn held_keys(
     let mut held = HashSet::new();
     for chunk in keys.chunks(CHUNK) {
         let mut query = with_keys(chunk);
-        query.push("SELECT key FROM asked WHERE EXISTS (SELECT 1 FROM outbox_parked p WHERE p.cursor = ");
-        query.push_bind(cursor);
+        query.push(
+            "SELECT key FROM asked WHERE EXISTS (SELECT 1 FROM outbox_parked p INDEXED BY outbox_parked_key",
+        );
+        query.push(" WHERE p.cursor = ").push_bind(cursor);
         query.push(" AND p.key = asked.key AND (p.state <> 'dead' OR p.holds = 1))");
         held.extend(query.build_query_scalar::<String>().fetch_all(&mut *conn).await?);
     }
@@ -102,9 +107,8 @@ pub(super) async fn promote(
         let mut query = with_keys(chunk);
         query.push("UPDATE outbox_parked SET state = 'waiting', due = ").push_bind(now);
         query.push(" WHERE state = 'behind' AND cursor = ").push_bind(cursor);
-        query
-            .push(" AND seq IN (SELECT (SELECT p.seq FROM outbox_parked p WHERE p.cursor = ")
-            .push_bind(cursor);
+        query.push(" AND seq IN (SELECT (SELECT p.seq FROM outbox_parked p INDEXED BY outbox_parked_key");
+        query.push(" WHERE p.cursor = ").push_bind(cursor);
         query.push(" AND p.key = asked.key AND (p.state <> 'dead' OR p.holds = 1) ORDER BY p.seq LIMIT 1) FROM asked)");
         query.build().execute(&mut *conn).await?;
     }
@@ -182,6 +186,12 @@ fn time(written: &str) -> Option<Timestamp> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_schema_as_it_is_printed_has_the_default_limits() {
+        let log = include_str!("../../migrations/sqlite/001_log.sql");
+        assert!(log.contains(&limit_trigger(&Limits::default())));
+    }
 
     #[test]
     fn times_are_read_as_sqlite_writes_them() {

@@ -94,6 +94,15 @@ impl Life {
             }
             verdicts.push(verdict);
         }
+        if self.random.random_bool(0.2) {
+            // Given up half-way, with an outcome that nobody knows; a pipe would look at the source meanwhile.
+            let moment = Duration::from_micros(self.random.random_range(0..1500));
+            let _ = tokio::time::timeout(moment, self.cursor.settle(&open.claim, &verdicts)).await;
+            self.claim().await;
+            if let Some(newest) = self.open.back_mut() {
+                newest.barred.extend(open.barred.iter().cloned());
+            }
+        }
         self.cursor.settle(&open.claim, &verdicts).await.unwrap();
         if self.random.random_bool(0.2) {
             self.cursor.settle(&open.claim, &verdicts).await.unwrap();

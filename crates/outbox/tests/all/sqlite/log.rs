@@ -2,9 +2,11 @@
 
 use std::time::Duration;
 
-use outbox::sqlite::Start;
+use outbox::sqlite::{Outbox, Start};
 use outbox::{ErrorKind, Message, Source, Verdict};
 use proptest::prelude::*;
+use sqlx::SqlitePool;
+use sqlx::sqlite::SqliteConnectOptions;
 
 use super::{Fresh, dead, drain, payloads, retry};
 
@@ -141,6 +143,25 @@ async fn a_claim_that_is_dropped_comes_again() {
     assert_eq!(payloads(&later), ["a0", "a1"]);
     cursor.settle(&later, &[Verdict::Done, Verdict::Done]).await.unwrap();
     assert_eq!(drain(&cursor).await, ["a2", "a3"]);
+}
+
+#[tokio::test]
+async fn while_another_writer_hangs_a_settle_is_busy_and_goes_through_when_repeated() {
+    let fresh = Fresh::new().await;
+    fresh.write("a", 0..4).await;
+    let options: SqliteConnectOptions = fresh.url.parse().unwrap();
+    let pool = SqlitePool::connect_with(options.busy_timeout(Duration::from_millis(20))).await.unwrap();
+    let cursor = Outbox::new(pool).cursor("relay");
+    let first = cursor.claim(2).await.unwrap();
+    let hanging = fresh.outbox.pool().begin_with("BEGIN IMMEDIATE").await.unwrap();
+    let error = cursor.settle(&first, &[Verdict::Done, retry(0)]).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Busy, "{}", error.chain());
+    let second = cursor.claim(2).await.unwrap();
+    assert_eq!(payloads(&second), ["a2", "a3"], "reading does not wait for the writer");
+    hanging.rollback().await.unwrap();
+    cursor.settle(&first, &[Verdict::Done, retry(0)]).await.unwrap();
+    cursor.settle(&second, &[Verdict::Behind, Verdict::Behind]).await.unwrap();
+    assert_eq!(drain(&cursor).await, ["a1", "a2", "a3"]);
 }
 
 #[tokio::test]

@@ -157,6 +157,22 @@ async fn migrating_is_told_once_and_a_missing_schema_is_named() {
 }
 
 #[tokio::test]
+async fn a_schema_applied_by_hand_is_complete_and_known() {
+    let folder = tempfile::tempdir().unwrap();
+    let outbox =
+        Outbox::connect(&format!("sqlite:{}", folder.path().join("hand.db").display())).await.unwrap();
+    for migration in migrations() {
+        sqlx::raw_sql(migration.sql).execute(outbox.pool()).await.unwrap();
+    }
+    let schema = "SELECT group_concat(sql, ';') FROM (SELECT sql FROM sqlite_master ORDER BY name)";
+    let by_hand: String = sqlx::query_scalar(schema).fetch_one(outbox.pool()).await.unwrap();
+    assert!(outbox.migrate().await.unwrap().is_empty());
+    let migrated: String =
+        sqlx::query_scalar(schema).fetch_one(Fresh::new().await.outbox.pool()).await.unwrap();
+    assert_eq!(by_hand, migrated);
+}
+
+#[tokio::test]
 async fn a_full_disk_is_temporary_and_leaves_everything_as_it_was() {
     let fresh = Fresh::new().await;
     fresh.write("a", 0..3).await;
