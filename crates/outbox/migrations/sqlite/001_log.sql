@@ -1,10 +1,3 @@
--- Every step notes itself here, whoever applies it.
-CREATE TABLE IF NOT EXISTS outbox_migrations (
-    version    INTEGER PRIMARY KEY,
-    name       TEXT NOT NULL,
-    applied_at TEXT NOT NULL DEFAULT (strftime('%Y-%m-%dT%H:%M:%fZ', 'now'))
-);
-
 -- The log: applications insert, nobody updates. AUTOINCREMENT, so that a number is never used again
 -- after a purge: a cursor stands on numbers. The payload is the last column, so that a scan over the
 -- others does not walk through its overflow pages.
@@ -105,5 +98,3 @@ CREATE TRIGGER outbox_limits BEFORE INSERT ON outbox_messages BEGIN
             THEN RAISE(ABORT, 'outbox: the headers are larger than 16384 bytes')
     END;
 END;
-
-INSERT INTO outbox_migrations (version, name) VALUES (1, '001_log');

@@ -7,5 +7,3 @@ CREATE TABLE outbox_inbox (
 ) WITHOUT ROWID;
 
 CREATE INDEX outbox_inbox_handled ON outbox_inbox (handled_at);
-
-INSERT INTO outbox_migrations (version, name) VALUES (2, '002_inbox');

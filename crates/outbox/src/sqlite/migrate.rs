@@ -1,6 +1,6 @@
-//! The schema, step by step.
+//! Making and changing our tables, or printing how.
 
-use sqlx::{SqliteConnection, SqlitePool};
+use sqlx::SqlitePool;
 
 use super::{error, sql};
 use crate::error::{Error, ErrorKind, Result};
@@ -8,16 +8,32 @@ use crate::message::Limits;
 use crate::migration::Migration;
 
 const MIGRATIONS: &[Migration] = &[
-    Migration { version: 1, name: "001_log", sql: include_str!("../../migrations/sqlite/001_log.sql") },
-    Migration { version: 2, name: "002_inbox", sql: include_str!("../../migrations/sqlite/002_inbox.sql") },
+    Migration { version: 1, name: "log", sql: include_str!("../../migrations/sqlite/001_log.sql") },
+    Migration { version: 2, name: "inbox", sql: include_str!("../../migrations/sqlite/002_inbox.sql") },
 ];
 
-/// The steps of the schema, in order, fit to be printed and applied by hand: each notes itself.
-///
-/// The trigger in the first keeps the default limits; [`Outbox::migrate`](super::Outbox::migrate) puts in those
-/// that are set.
+/// What remembers which steps were taken; itself safe to run at any time.
+const REMEMBER: &str = "CREATE TABLE IF NOT EXISTS outbox_migrations (
+    version    INTEGER PRIMARY KEY,
+    name       TEXT NOT NULL,
+    applied_at TEXT NOT NULL DEFAULT (strftime('%Y-%m-%dT%H:%M:%fZ', 'now'))
+);";
+
+/// Every step so far, in order. The trigger in the first keeps the default limits;
+/// [`Outbox::migrate`](super::Outbox::migrate) puts in those that are set.
 pub fn migrations() -> &'static [Migration] {
     MIGRATIONS
+}
+
+/// All steps as one script for people who run their own migrations; afterwards `migrate` finds nothing to do.
+pub fn script() -> String {
+    let mut script = format!("BEGIN IMMEDIATE;\n\n{REMEMBER}\n");
+    for Migration { version, name, sql } in MIGRATIONS {
+        script += &format!(
+            "\n{sql}\nINSERT INTO outbox_migrations (version, name) VALUES ({version}, '{name}');\n"
+        );
+    }
+    script + "\nCOMMIT;\n"
 }
 
 pub(super) async fn migrate(pool: &SqlitePool, limits: &Limits) -> Result<Vec<String>> {
@@ -29,38 +45,39 @@ pub(super) async fn migrate(pool: &SqlitePool, limits: &Limits) -> Result<Vec<St
         );
         return Err(Error::new(ErrorKind::Config, why));
     }
-    let mut applied = Vec::new();
+    let mut done = Vec::new();
     for migration in MIGRATIONS {
         if apply(pool, migration).await.map_err(&from)? {
-            applied.push(migration.name.to_owned());
+            done.push(format!("{:03} {}", migration.version, migration.name));
         }
     }
     let mut tx = pool.begin_with("BEGIN IMMEDIATE").await.map_err(&from)?;
-    sql::put_limit_trigger(&mut tx, limits).await.map_err(&from)?;
+    let changed = sql::put_limit_trigger(&mut tx, limits).await.map_err(&from)?;
     tx.commit().await.map_err(&from)?;
-    Ok(applied)
+    if changed {
+        let Limits { payload, headers, header_bytes } = limits;
+        done.push(format!("limits: payload {payload} bytes, {headers} headers of {header_bytes} bytes"));
+    }
+    Ok(done)
 }
 
 /// One step in one transaction, under the write lock: of two who migrate at once, one finds it done.
-///
-/// The step notes itself in `outbox_migrations`, so that it is known also when a person applied it by hand.
 async fn apply(pool: &SqlitePool, migration: &Migration) -> sqlx::Result<bool> {
     let mut tx = pool.begin_with("BEGIN IMMEDIATE").await?;
-    let noted: bool =
-        sqlx::query_scalar("SELECT EXISTS (SELECT 1 FROM sqlite_master WHERE name = 'outbox_migrations')")
-            .fetch_one(&mut *tx)
-            .await?;
-    if noted && is_applied(&mut tx, migration.version).await? {
+    sqlx::raw_sql(REMEMBER).execute(&mut *tx).await?;
+    let known: bool = sqlx::query_scalar("SELECT EXISTS (SELECT 1 FROM outbox_migrations WHERE version = ?)")
+        .bind(migration.version)
+        .fetch_one(&mut *tx)
+        .await?;
+    if known {
         return Ok(false);
     }
     sqlx::raw_sql(migration.sql).execute(&mut *tx).await?;
+    sqlx::query("INSERT INTO outbox_migrations (version, name) VALUES (?, ?)")
+        .bind(migration.version)
+        .bind(migration.name)
+        .execute(&mut *tx)
+        .await?;
     tx.commit().await?;
     Ok(true)
-}
-
-async fn is_applied(tx: &mut SqliteConnection, version: u32) -> sqlx::Result<bool> {
-    sqlx::query_scalar("SELECT EXISTS (SELECT 1 FROM outbox_migrations WHERE version = ?)")
-        .bind(version)
-        .fetch_one(tx)
-        .await
 }

@@ -28,7 +28,7 @@ use tokio::time::Instant;
 
 pub use inbox::Inbox;
 pub use log::{Cursor, Start};
-pub use migrate::migrations;
+pub use migrate::{migrations, script};
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::message::{Limits, Message, MessageId};
@@ -92,7 +92,7 @@ impl Outbox {
         self
     }
 
-    /// Brings the tables to this version, and the limits to those that are set; tells which steps it took.
+    /// Brings the tables to this version, and the limits to those that are set; tells what was done.
     pub async fn migrate(&self) -> Result<Vec<String>> {
         migrate::migrate(&self.pool, &self.limits).await.map_err(|error| error.while_doing("migrating"))
     }
@@ -159,7 +159,7 @@ fn options(url: &str) -> Result<SqliteConnectOptions> {
         .synchronous(SqliteSynchronous::Full)
         .busy_timeout(BUSY_TIMEOUT)
         // Rows are read ahead of us by the driver; with large payloads each of them counts.
-        .row_buffer_size(16))
+        .row_buffer_size(32))
 }
 
 fn headers(message: &Message) -> String {

@@ -59,19 +59,19 @@ END"
     )
 }
 
-/// Replaces the trigger with this one, unless it is there already.
-pub(super) async fn put_limit_trigger(conn: &mut SqliteConnection, limits: &Limits) -> sqlx::Result<()> {
+/// Replaces the trigger with this one, unless it is there already; tells whether it did.
+pub(super) async fn put_limit_trigger(conn: &mut SqliteConnection, limits: &Limits) -> sqlx::Result<bool> {
     let wanted = limit_trigger(limits);
     let present: Option<String> =
         sqlx::query_scalar("SELECT sql FROM sqlite_master WHERE type = 'trigger' AND name = 'outbox_limits'")
             .fetch_optional(&mut *conn)
             .await?;
     if present.as_deref() == Some(wanted.as_str()) {
-        return Ok(());
+        return Ok(false);
     }
     sqlx::query("DROP TRIGGER IF EXISTS outbox_limits").execute(&mut *conn).await?;
     sqlx::raw_sql(AssertSqlSafe(wanted).into_sql_str()).execute(&mut *conn).await?;
-    Ok(())
+    Ok(true)
 }
 
 /// Which of these keys has a message set aside on the cursor that later ones wait for.
