@@ -47,7 +47,9 @@ impl ErrorKind {
             Self::NotMigrated => {
                 "run `outboxd migrate`, or apply the output of `outboxd migrate --print` yourself"
             }
-            Self::Lost => "another relay took over; nothing to do unless it happens often (then raise `lease`)",
+            Self::Lost => {
+                "another relay took over; nothing to do unless it happens often (then raise `lease`)"
+            }
             Self::Invalid => "change the message, or the limit in the configuration",
             Self::NotFound => "check the name or the id",
             Self::Config => "change the configuration and check it with `outboxd validate`",
@@ -138,7 +140,10 @@ mod tests {
         let error = Error::new(ErrorKind::Unreachable, "cannot reach the database")
             .caused_by(std::io::Error::other("connection refused"))
             .while_doing("claiming from cursor 'relay'");
-        assert_eq!(error.chain(), "claiming from cursor 'relay': cannot reach the database: connection refused");
+        assert_eq!(
+            error.chain(),
+            "claiming from cursor 'relay': cannot reach the database: connection refused"
+        );
         assert!(error.is_temporary());
         assert!(!error.advice().is_empty());
     }

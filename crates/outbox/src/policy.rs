@@ -37,6 +37,17 @@ pub enum Verdict {
     Released,
 }
 
+/// How many messages of a claim, from the front, a log writes down; the rest it puts back as if never read.
+///
+/// Released messages at the end need no trace, unless a later claim is open: then the reading has gone on
+/// past them, and they must be set aside like a retry that is due at once.
+pub fn written(verdicts: &[Verdict], later_claim_open: bool) -> usize {
+    if later_claim_open {
+        return verdicts.len();
+    }
+    verdicts.iter().rposition(|verdict| *verdict != Verdict::Released).map_or(0, |last| last + 1)
+}
+
 /// Whether messages of a key wait for each other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Order {
@@ -164,7 +175,9 @@ pub enum Change {
 enum State {
     Closed,
     /// Waiting for the time of the next probe.
-    Open { until: Instant },
+    Open {
+        until: Instant,
+    },
     /// One message is on its way to find out.
     Probing,
 }
@@ -220,13 +233,6 @@ impl Breaker {
     /// The time has come: the next message is a probe.
     pub fn start_probe(&mut self) {
         self.state = State::Probing;
-    }
-
-    /// The probe found nothing to send: wait for the next time, without making the delay longer.
-    pub fn abandon_probe(&mut self, now: Instant, jitter: f64) {
-        if self.is_probing() {
-            self.state = State::Open { until: now + self.probe.delay(self.failures.max(1), jitter) };
-        }
     }
 
     /// Whether this outcome belongs to the fault for which the breaker is open, and so says nothing about
@@ -339,7 +345,9 @@ mod tests {
             (Order::None, OnDead::Hold, false),
         ] {
             let policy = Policy { order, on_dead, ..Policy::default() };
-            assert!(matches!(policy.judge(&refused, 0, 0.0), Verdict::Dead { holds, .. } if holds == expected));
+            assert!(
+                matches!(policy.judge(&refused, 0, 0.0), Verdict::Dead { holds, .. } if holds == expected)
+            );
         }
     }
 

@@ -113,11 +113,8 @@ impl Cause {
     /// A cause; control characters and overlong text are taken out, so that any store can hold it.
     pub fn new(code: impl Into<Cow<'static, str>>, detail: impl fmt::Display) -> Self {
         let detail = detail.to_string();
-        let detail = detail
-            .chars()
-            .map(|c| if c.is_control() { ' ' } else { c })
-            .take(Self::MOST)
-            .collect::<String>();
+        let detail =
+            detail.chars().map(|c| if c.is_control() { ' ' } else { c }).take(Self::MOST).collect::<String>();
         Self { code: code.into(), detail: detail.trim().to_owned() }
     }
 }

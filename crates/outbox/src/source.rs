@@ -124,9 +124,9 @@ impl Claim {
 
     /// What the source put in, to be asked for by the source that made the claim.
     pub fn token<T: Any>(&self) -> Result<&T> {
-        self.token
-            .downcast_ref()
-            .ok_or_else(|| Error::new(ErrorKind::Unexpected, "a claim was settled with a source that did not make it"))
+        self.token.downcast_ref().ok_or_else(|| {
+            Error::new(ErrorKind::Unexpected, "a claim was settled with a source that did not make it")
+        })
     }
 }
 

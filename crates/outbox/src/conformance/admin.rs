@@ -1,0 +1,179 @@
+//! The clauses of an [`Admin`](crate::admin::Admin), on a log.
+
+use std::time::Duration;
+
+use super::source::SourceFixture;
+use super::{assert_nothing, claim_some, dead, drain, named, names, retry, settle_all};
+use crate::admin::{Admin, Filter, Repair, ReplayFrom, Stand};
+use crate::error::ErrorKind;
+use crate::message::MessageId;
+use crate::policy::Verdict;
+use crate::source::Source;
+
+/// A fresh store with its administration.
+pub trait AdminFixture: SourceFixture {
+    /// The administration under test.
+    type Admin: Admin;
+
+    /// The administration.
+    fn admin(&self) -> &Self::Admin;
+}
+
+/// Runs every clause of an administration against the fixture.
+#[macro_export]
+macro_rules! admin_suite {
+    ($fixture:expr) => {
+        $crate::conformance_tests! { admin, $fixture,
+            a1_status_tells_of_every_cursor
+            a2_list_and_show_find_messages_and_change_nothing
+            a3_a_retried_message_is_due_at_once_and_its_key_still_waits
+            a4_a_skipped_message_does_not_come_again_and_its_key_goes_on
+            a5_a_replay_repeats_in_order_and_loses_nothing
+            a6_a_purge_removes_only_what_nobody_needs
+        }
+    };
+}
+
+fn of(cursor: &str) -> Filter {
+    Filter { cursor: Some(cursor.to_owned()), ..Filter::default() }
+}
+
+pub async fn a1_status_tells_of_every_cursor(fixture: &impl AdminFixture) {
+    assert!(fixture.admin().status().await.unwrap().is_empty());
+    let source = fixture.source("busy");
+    fixture.enqueue(vec![named("1", "k"), named("2", "k"), named("3", "x"), named("4", "y")]).await;
+    let claim = claim_some(&source, 4).await.unwrap();
+    let later = retry(Duration::from_secs(3600));
+    source.settle(&claim, &[later, Verdict::Behind, dead(true), Verdict::Done]).await.unwrap();
+    fixture.enqueue(vec![named("5", ""), named("6", "")]).await;
+    let status = fixture.admin().status().await.unwrap();
+    assert_eq!(status.len(), 1);
+    let busy = &status[0];
+    assert_eq!((busy.cursor.as_str(), busy.lane, busy.lanes), ("busy", 0, 1));
+    assert_eq!((busy.pending, busy.waiting, busy.behind, busy.dead, busy.delivered), (2, 1, 1, 1, 1));
+    assert!(busy.owner.is_some() && busy.lease_until.is_some());
+    assert!(busy.lag_seconds.is_some_and(|lag| (0.0..60.0).contains(&lag)), "{:?}", busy.lag_seconds);
+    source.close().await.unwrap();
+    assert!(fixture.admin().status().await.unwrap()[0].owner.is_none());
+}
+
+pub async fn a2_list_and_show_find_messages_and_change_nothing(fixture: &impl AdminFixture) {
+    let admin = fixture.admin();
+    let saga = named("1", "k").saga("s-7", "2");
+    let mut other = named("2", "k");
+    other.kind = "other.kind".to_owned();
+    fixture.enqueue(vec![saga.clone(), other.clone(), named("3", "z")]).await;
+    let source = fixture.source("c");
+    let claim = claim_some(&source, 2).await.unwrap();
+    source.settle(&claim, &[dead(true), Verdict::Behind]).await.unwrap();
+
+    let listed = admin.list(&of("c")).await.unwrap();
+    let stands: Vec<_> = listed.iter().map(|entry| entry.stand).collect();
+    assert_eq!(stands, [Stand::Dead, Stand::Behind, Stand::Pending]);
+    assert_eq!(listed[0].cause.as_ref().unwrap().code, "HANDLER");
+    let one = |filter: Filter| async move {
+        let found = admin.list(&filter).await.unwrap();
+        assert_eq!(found.len(), 1, "{filter:?}");
+        found[0].id.clone()
+    };
+    assert_eq!(one(Filter { stand: Some(Stand::Dead), ..of("c") }).await, saga.id);
+    assert_eq!(one(Filter { kind: Some("other.*".to_owned()), ..of("c") }).await, other.id);
+    assert_eq!(
+        one(Filter { header: Some(("x-saga-id".to_owned(), "s-7".to_owned())), ..of("c") }).await,
+        saga.id
+    );
+    assert_eq!(one(Filter { code: Some("HANDLER".to_owned()), ..of("c") }).await, saga.id);
+    assert_eq!(one(Filter { limit: 1, after: Some(listed[0].position), ..of("c") }).await, other.id);
+    assert_eq!(admin.list(&Filter { key: Some("k".to_owned()), ..of("c") }).await.unwrap().len(), 2);
+
+    let story = admin.show(&saga.id).await.unwrap().unwrap();
+    assert_eq!(story.message.headers, saga.headers);
+    assert_eq!((story.entries.len(), story.entries[0].stand), (1, Stand::Dead));
+    assert!(admin.show(&MessageId::new()).await.unwrap().is_none());
+    assert!(admin.show(&MessageId::from("not an id of ours")).await.unwrap().is_none());
+    assert_eq!(names(&claim_some(&source, 10).await.unwrap().messages), ["3"], "nothing has moved");
+}
+
+pub async fn a3_a_retried_message_is_due_at_once_and_its_key_still_waits(fixture: &impl AdminFixture) {
+    fixture.enqueue(vec![named("1", "k"), named("2", "k")]).await;
+    let source = fixture.source("c");
+    let claim = claim_some(&source, 10).await.unwrap();
+    source.settle(&claim, &[dead(true), Verdict::Behind]).await.unwrap();
+    assert_nothing(&source, "the first is dead and holds the second").await;
+    let admin = fixture.admin();
+    let dead_ones = Filter { stand: Some(Stand::Dead), ..of("c") };
+    assert_eq!(admin.repair(&dead_ones, Repair::Retry, true).await.unwrap(), 1);
+    assert_nothing(&source, "that was only a preview").await;
+    assert_eq!(admin.repair(&dead_ones, Repair::Retry, false).await.unwrap(), 1);
+    let came = drain(&source, 2).await;
+    assert_eq!(names(&came), ["1", "2"]);
+    assert_eq!(came[0].attempts, 0);
+}
+
+pub async fn a4_a_skipped_message_does_not_come_again_and_its_key_goes_on(fixture: &impl AdminFixture) {
+    fixture.enqueue(vec![named("1", "k"), named("2", "k")]).await;
+    let source = fixture.source("c");
+    let claim = claim_some(&source, 10).await.unwrap();
+    source.settle(&claim, &[dead(true), Verdict::Behind]).await.unwrap();
+    let admin = fixture.admin();
+    let by_id = Filter { id: Some(claim.messages[0].id.clone()), ..Filter::default() };
+    assert_eq!(admin.repair(&by_id, Repair::Skip, true).await.unwrap(), 1);
+    assert_eq!(admin.repair(&by_id, Repair::Skip, false).await.unwrap(), 1);
+    assert_eq!(names(&drain(&source, 1).await), ["2"]);
+    fixture.enqueue(vec![named("3", "k")]).await;
+    assert_eq!(names(&drain(&source, 1).await), ["3"]);
+    assert_nothing(&source, "the first was skipped").await;
+    assert_eq!(admin.repair(&by_id, Repair::Skip, false).await.unwrap(), 0);
+}
+
+pub async fn a5_a_replay_repeats_in_order_and_loses_nothing(fixture: &impl AdminFixture) {
+    let messages: Vec<_> = (1..=5).map(|n| named(&n.to_string(), "k")).collect();
+    let third = messages[2].id.clone();
+    for message in messages {
+        fixture.enqueue(vec![message]).await;
+    }
+    let admin = fixture.admin();
+    let source = fixture.source("c");
+    drain(&source, 5).await;
+    fixture.enqueue(vec![named("6", "k")]).await;
+    let from = ReplayFrom::Message(third);
+    // The count may include messages that are pending anyway; it is what will come.
+    assert_eq!(admin.replay("c", &from, true).await.unwrap(), 4);
+    assert_eq!(admin.replay("c", &from, false).await.unwrap(), 4);
+    let again = fixture.source("c");
+    source.close().await.unwrap();
+    assert_eq!(names(&drain(&again, 4).await), ["3", "4", "5", "6"]);
+    admin.replay("c", &ReplayFrom::Start, false).await.unwrap();
+    again.close().await.unwrap();
+    assert_eq!(names(&drain(&fixture.source("c"), 6).await), ["1", "2", "3", "4", "5", "6"]);
+    let error = admin.replay("nobody", &ReplayFrom::Start, false).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::NotFound);
+    let error = admin.replay("c", &ReplayFrom::Message(MessageId::new()), false).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::NotFound);
+}
+
+pub async fn a6_a_purge_removes_only_what_nobody_needs(fixture: &impl AdminFixture) {
+    let admin = fixture.admin();
+    fixture.enqueue((0..10).map(|n| named(&n.to_string(), &n.to_string())).collect()).await;
+    assert_eq!(admin.purge(Duration::ZERO, 100, false).await.unwrap(), 0, "nobody has read it");
+    let (fast, slow) = (fixture.source("fast"), fixture.source("slow"));
+    drain(&fast, 10).await;
+    let claim = claim_some(&slow, 6).await.unwrap();
+    let mut verdicts = vec![Verdict::Done; 6];
+    verdicts[1] = dead(true);
+    slow.settle(&claim, &verdicts).await.unwrap();
+    assert_eq!(admin.purge(Duration::from_secs(3600), 100, false).await.unwrap(), 0, "all of it is young");
+    assert_eq!(admin.purge(Duration::ZERO, 3, true).await.unwrap(), 3, "one step");
+    assert_eq!(admin.purge(Duration::ZERO, 3, false).await.unwrap(), 3);
+    assert_eq!(
+        admin.purge(Duration::ZERO, 100, false).await.unwrap(),
+        2,
+        "not the dead one, nor what is pending"
+    );
+    assert_eq!(admin.purge(Duration::ZERO, 100, false).await.unwrap(), 0);
+    assert_eq!(names(&drain(&slow, 4).await), ["6", "7", "8", "9"]);
+    admin.repair(&of("slow"), Repair::Retry, false).await.unwrap();
+    let claim = claim_some(&slow, 10).await.unwrap();
+    assert_eq!(names(&claim.messages), ["1"]);
+    settle_all(&slow, &claim, &Verdict::Done).await;
+}

@@ -1,0 +1,136 @@
+//! The clauses of an [`Inbox`](crate::Inbox).
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+
+use super::{PATIENCE, named};
+use crate::inbox::{Failure, Handler, Inbox};
+use crate::message::MessageId;
+use crate::sink::{Outcome, Sink, code};
+
+/// A fresh inbox, with something beside it that a handler can write to.
+#[async_trait]
+pub trait InboxFixture: Send + Sync {
+    /// The inbox under test.
+    type Inbox: Inbox;
+
+    /// The inbox.
+    fn inbox(&self) -> Arc<Self::Inbox>;
+
+    /// Writes a line in the transaction, as a handler would.
+    async fn write(tx: &mut <Self::Inbox as Inbox>::Tx, line: &str);
+
+    /// The lines that are committed, in order.
+    async fn lines(&self) -> Vec<String>;
+}
+
+/// Runs every clause of an inbox against the fixture.
+#[macro_export]
+macro_rules! inbox_suite {
+    ($fixture:expr) => {
+        $crate::conformance_tests! { inbox, $fixture,
+            i1_an_id_is_new_the_first_time
+            i2_an_id_is_known_from_then_on
+            i3_what_is_not_committed_was_never_recorded
+            i4_consumers_do_not_see_each_other
+            i5_of_two_at_once_one_commits_it_as_new
+            i6_undo_takes_back_one_message_and_no_other
+            i7_pruning_forgets_only_what_is_old_in_steps
+        }
+    };
+}
+
+async fn record(fixture: &impl InboxFixture, consumer: &str, ids: &[&MessageId]) -> Vec<bool> {
+    let inbox = fixture.inbox();
+    let mut tx = inbox.begin().await.unwrap();
+    let new = inbox.record(&mut tx, consumer, ids).await.unwrap();
+    inbox.commit(tx).await.unwrap();
+    new
+}
+
+pub async fn i1_an_id_is_new_the_first_time(fixture: &impl InboxFixture) {
+    let (a, b) = (MessageId::new(), MessageId::from("any text, 'quoted'"));
+    assert_eq!(record(fixture, "c", &[&a, &b]).await, [true, true]);
+}
+
+pub async fn i2_an_id_is_known_from_then_on(fixture: &impl InboxFixture) {
+    let (a, b, inbox) = (MessageId::new(), MessageId::new(), fixture.inbox());
+    let mut tx = inbox.begin().await.unwrap();
+    assert_eq!(inbox.record(&mut tx, "c", &[&a]).await.unwrap(), [true]);
+    assert_eq!(inbox.record(&mut tx, "c", &[&a]).await.unwrap(), [false]);
+    inbox.commit(tx).await.unwrap();
+    assert_eq!(record(fixture, "c", &[&b, &a]).await, [true, false]);
+}
+
+pub async fn i3_what_is_not_committed_was_never_recorded(fixture: &impl InboxFixture) {
+    let (a, inbox) = (MessageId::new(), fixture.inbox());
+    let mut tx = inbox.begin().await.unwrap();
+    assert_eq!(inbox.record(&mut tx, "c", &[&a]).await.unwrap(), [true]);
+    drop(tx);
+    assert_eq!(record(fixture, "c", &[&a]).await, [true]);
+}
+
+pub async fn i4_consumers_do_not_see_each_other(fixture: &impl InboxFixture) {
+    let a = MessageId::new();
+    assert_eq!(record(fixture, "one", &[&a]).await, [true]);
+    assert_eq!(record(fixture, "two", &[&a]).await, [true]);
+}
+
+pub async fn i5_of_two_at_once_one_commits_it_as_new(fixture: &impl InboxFixture) {
+    let message = named("once", "");
+    let handler = |inbox| Handler::new(inbox, "c", |_tx, _message| async { Ok::<(), Failure>(()) });
+    let (one, two) = (handler(fixture.inbox()), handler(fixture.inbox()));
+    let messages = [message.clone()];
+    let both = futures_util::future::join(one.deliver(&messages), two.deliver(&messages));
+    let (first, second) = tokio::time::timeout(PATIENCE, both).await.expect("they block each other");
+    // Whoever came second saw the id as known, or could not get through; both is right, twice is not.
+    assert!(first == [Outcome::Delivered] || second == [Outcome::Delivered], "{first:?} {second:?}");
+    assert_eq!(record(fixture, "c", &[&message.id]).await, [false]);
+}
+
+pub async fn i6_undo_takes_back_one_message_and_no_other<F: InboxFixture>(fixture: &F) {
+    let (a, b, c) = (MessageId::new(), MessageId::new(), MessageId::new());
+    let inbox = fixture.inbox();
+    let mut tx = inbox.begin().await.unwrap();
+    inbox.record(&mut tx, "c", &[&a, &b, &c]).await.unwrap();
+    for (id, line, fails) in [(&a, "a", false), (&b, "b", true), (&c, "c", false)] {
+        inbox.mark(&mut tx).await.unwrap();
+        F::write(&mut tx, line).await;
+        if fails {
+            inbox.undo(&mut tx, "c", id).await.unwrap();
+        }
+    }
+    inbox.commit(tx).await.unwrap();
+    assert_eq!(fixture.lines().await, ["a", "c"]);
+    assert_eq!(record(fixture, "c", &[&a, &b, &c]).await, [false, true, false]);
+
+    // The same through a handler, with a panic and a failure among the messages of one batch.
+    let handler = Handler::new(fixture.inbox(), "h", |_tx, message: crate::Message| async move {
+        match &*message.payload {
+            b"panics" => panic!("told to"),
+            b"dead" => Err(Failure::dead("never")),
+            _ => Ok(()),
+        }
+    });
+    let messages = [named("fine", ""), named("panics", ""), named("dead", ""), named("fine too", "")];
+    let outcomes = handler.deliver(&messages).await;
+    assert_eq!((&outcomes[0], &outcomes[3]), (&Outcome::Delivered, &Outcome::Delivered));
+    assert!(matches!(&outcomes[1], Outcome::Rejected(r) if r.cause.code == code::PANIC && !r.permanent));
+    assert!(matches!(&outcomes[2], Outcome::Rejected(r) if r.cause.code == code::HANDLER && r.permanent));
+    let ids: Vec<_> = messages.iter().map(|message| &message.id).collect();
+    assert_eq!(record(fixture, "h", &ids).await, [false, true, true, false]);
+}
+
+pub async fn i7_pruning_forgets_only_what_is_old_in_steps(fixture: &impl InboxFixture) {
+    let ids: Vec<_> = (0..5).map(|_| MessageId::new()).collect();
+    record(fixture, "c", &ids.iter().collect::<Vec<_>>()).await;
+    let inbox = fixture.inbox();
+    assert_eq!(inbox.prune(Duration::from_secs(3600), 100).await.unwrap(), 0);
+    // Some stores keep whole seconds or milliseconds; let the ids become older than nothing.
+    tokio::time::sleep(Duration::from_millis(20)).await;
+    assert_eq!(inbox.prune(Duration::ZERO, 3).await.unwrap(), 3);
+    assert_eq!(inbox.prune(Duration::ZERO, 3).await.unwrap(), 2);
+    assert_eq!(record(fixture, "c", &ids.iter().collect::<Vec<_>>()).await, [true; 5]);
+}

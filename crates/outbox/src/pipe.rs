@@ -1,0 +1,476 @@
+//! THE LOOP: claim → deliver → judge → settle.
+//!
+//! A relay is a pipe from an outbox to a broker; a consumer is a pipe to a handler. The path of a message is
+//! [`Run::go`], top to bottom. What an outcome means is decided in `policy.rs`, who may go next in
+//! `lineup.rs`; here is only what happens when.
+
+use std::future::pending;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
+use futures_util::stream::FuturesUnordered;
+use futures_util::{FutureExt, StreamExt};
+use tokio::time::{Instant, sleep, sleep_until};
+use tokio_util::sync::CancellationToken;
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::failpoint;
+use crate::lineup::{Batch, Decided, Lineup};
+use crate::policy::{Backoff, Breaker, Change, Outage, Policy, Verdict};
+use crate::sink::{Cause, Outcome, Sink, code};
+use crate::source::{Claim, Source};
+use crate::stats::Stats;
+
+/// The pause before the next look when there was work a moment ago; doubles up to the idle time.
+const BUSY_PAUSE: Duration = Duration::from_millis(2);
+
+/// How long a source that fails is left alone.
+const SOURCE_BACKOFF: Backoff = Backoff { first: Duration::from_millis(100), most: Duration::from_secs(10) };
+
+/// Carries messages from a source to a sink until it is told to stop.
+pub struct Pipe {
+    name: String,
+    source: Arc<dyn Source>,
+    sink: Arc<dyn Sink>,
+    policy: Policy,
+    batch: usize,
+    depth: usize,
+    concurrency: usize,
+    idle: Duration,
+    drain: Duration,
+    jitter: Box<dyn FnMut() -> f64 + Send>,
+    stats: Arc<Stats>,
+}
+
+impl Pipe {
+    /// A pipe with the default policy.
+    pub fn new(source: impl Source + 'static, sink: impl Sink + 'static) -> Self {
+        Self {
+            name: "pipe".to_owned(),
+            source: Arc::new(source),
+            sink: Arc::new(sink),
+            policy: Policy::default(),
+            batch: 500,
+            depth: 4,
+            concurrency: 4,
+            idle: Duration::from_millis(500),
+            drain: Duration::from_secs(30),
+            jitter: Box::new(rand::random::<f64>),
+            stats: Arc::default(),
+        }
+    }
+
+    /// Names the pipe in logs.
+    #[must_use]
+    pub fn name(mut self, name: impl Into<String>) -> Self {
+        self.name = name.into();
+        self
+    }
+
+    /// Sets the rules for order, retries and outages.
+    #[must_use]
+    pub fn policy(mut self, policy: Policy) -> Self {
+        self.policy = policy;
+        self
+    }
+
+    /// Sets how many messages are claimed, and delivered, at a time (500).
+    #[must_use]
+    pub fn batch(mut self, batch: usize) -> Self {
+        self.batch = batch.max(1);
+        self
+    }
+
+    /// Sets how many claims may be in flight (4).
+    #[must_use]
+    pub fn depth(mut self, depth: usize) -> Self {
+        self.depth = depth.max(1);
+        self
+    }
+
+    /// Sets how many deliveries may overlap (4).
+    #[must_use]
+    pub fn concurrency(mut self, concurrency: usize) -> Self {
+        self.concurrency = concurrency.max(1);
+        self
+    }
+
+    /// Sets the longest pause between two looks at a source that has nothing (500 ms).
+    #[must_use]
+    pub fn idle(mut self, idle: Duration) -> Self {
+        self.idle = idle.max(BUSY_PAUSE);
+        self
+    }
+
+    /// Sets how long a stop waits for what is in flight (30 s).
+    #[must_use]
+    pub fn drain(mut self, drain: Duration) -> Self {
+        self.drain = drain;
+        self
+    }
+
+    /// Replaces the randomness of the delays, so that a run can be repeated.
+    #[must_use]
+    pub fn jitter(mut self, jitter: impl FnMut() -> f64 + Send + 'static) -> Self {
+        self.jitter = Box::new(jitter);
+        self
+    }
+
+    /// The counters, also while it runs.
+    pub fn stats(&self) -> Arc<Stats> {
+        self.stats.clone()
+    }
+
+    /// Runs until `stop`, then drains what is in flight and leaves nothing claimed.
+    ///
+    /// Outages of either side are waited out. An error is something that only a person can change: a missing
+    /// table, a refused login.
+    pub async fn run(self, stop: CancellationToken) -> Result<()> {
+        let source = self.source.clone();
+        let name = self.name.clone();
+        let result = Run::new(self).go(stop).await;
+        // Also after an error: whatever is held should not wait for a lease to run out.
+        if let Err(error) = source.close().await {
+            tracing::warn!(
+                pipe = name,
+                error = error.chain(),
+                "could not close the source; its lease will run out"
+            );
+        }
+        result
+    }
+}
+
+/// What the intake brought.
+enum Intake {
+    /// The result of claim number `.0`.
+    Claimed(u64, Result<Claim>),
+    /// There may be work.
+    Rested,
+}
+
+type Delivery = (u64, Batch, Vec<Outcome>);
+
+struct Run {
+    pipe: Pipe,
+    lineup: Lineup,
+    breaker: Breaker,
+    intake: Option<BoxFuture<'static, Intake>>,
+    /// Whether the intake is a claim, which must not be dropped half-way, or just a pause.
+    claiming: bool,
+    deliveries: FuturesUnordered<BoxFuture<'static, Delivery>>,
+    settling: Option<BoxFuture<'static, (Decided, Result<()>)>>,
+    newest_claim: u64,
+    /// Deliveries of an older era belong to claims that were lost; their outcomes mean nothing any more.
+    era: u64,
+    /// Deliveries of an older era are still out: nothing else goes before they end, lest a key overtakes itself.
+    discarding: bool,
+    pause: Duration,
+    source_failures: u32,
+    stopping: bool,
+}
+
+impl Run {
+    fn new(pipe: Pipe) -> Self {
+        Self {
+            lineup: Lineup::new(pipe.policy.order),
+            breaker: Breaker::new(&pipe.policy),
+            intake: None,
+            claiming: false,
+            deliveries: FuturesUnordered::new(),
+            settling: None,
+            newest_claim: 0,
+            era: 0,
+            discarding: false,
+            pause: BUSY_PAUSE,
+            source_failures: 0,
+            stopping: false,
+            pipe,
+        }
+    }
+
+    /// The path of a message: claimed, delivered, judged, settled.
+    async fn go(mut self, stop: CancellationToken) -> Result<()> {
+        let mut give_up_at = None;
+        loop {
+            if self.lineup.is_expired() {
+                self.abandon("the lease ran out before everything was delivered");
+            }
+            if self.stopping || self.breaker.probe_at().is_some() {
+                self.lineup.release();
+            }
+            self.start_settle();
+            self.start_deliveries();
+            self.start_intake();
+            if self.stopping && self.is_through() {
+                return Ok(());
+            }
+            tokio::select! {
+                biased;
+                () = stop.cancelled(), if !self.stopping => {
+                    self.stopping = true;
+                    give_up_at = Some(Instant::now() + self.pipe.drain);
+                    if !self.claiming {
+                        self.intake = None;
+                    }
+                    tracing::info!(pipe = self.pipe.name, in_flight = self.lineup.claims(), "stopping: draining");
+                }
+                () = until(give_up_at) => return self.give_up().await,
+                (decided, result) = next(&mut self.settling) => self.on_settled(decided, result)?,
+                Some((era, batch, outcomes)) = self.deliveries.next(), if !self.deliveries.is_empty() => {
+                    failpoint::pass("delivered");
+                    if era == self.era {
+                        self.judge(&batch, outcomes);
+                    }
+                }
+                intake = next(&mut self.intake) => self.on_intake(intake)?,
+                () = until(self.breaker.probe_at()), if self.is_through() && !self.stopping => {
+                    self.breaker.start_probe();
+                }
+            }
+        }
+    }
+
+    /// Nothing is claimed, out or being settled.
+    fn is_through(&self) -> bool {
+        self.lineup.claims() == 0 && self.settling.is_none() && self.deliveries.is_empty() && !self.claiming
+    }
+
+    fn start_settle(&mut self) {
+        if self.settling.is_some() {
+            return;
+        }
+        let Some(decided) = self.lineup.take_decided() else { return };
+        let source = self.pipe.source.clone();
+        let name = self.pipe.name.clone();
+        self.settling = Some(
+            async move {
+                failpoint::pass("settling");
+                let result = settle(&*source, &decided, &name).await;
+                failpoint::pass("settled");
+                (decided, result)
+            }
+            .boxed(),
+        );
+    }
+
+    fn start_deliveries(&mut self) {
+        if self.discarding && !self.deliveries.is_empty() {
+            return;
+        }
+        self.discarding = false;
+        while self.deliveries.len() < self.pipe.concurrency {
+            let Some(batch) = self.lineup.next_batch(self.pipe.batch) else { return };
+            let (sink, era) = (self.pipe.sink.clone(), self.era);
+            self.deliveries.push(
+                async move {
+                    failpoint::pass("delivering");
+                    let outcomes = sink.deliver(&batch.messages).await;
+                    (era, batch, outcomes)
+                }
+                .boxed(),
+            );
+        }
+    }
+
+    fn start_intake(&mut self) {
+        if self.intake.is_some() || self.stopping {
+            return;
+        }
+        let in_flight = self.lineup.claims() + usize::from(self.settling.is_some());
+        let (may_claim, limit) = if self.breaker.is_closed() {
+            (in_flight < self.pipe.depth, self.pipe.batch)
+        } else {
+            (self.breaker.is_probing() && self.is_through(), 1)
+        };
+        if !may_claim {
+            return;
+        }
+        self.newest_claim += 1;
+        self.claiming = true;
+        let (source, number) = (self.pipe.source.clone(), self.newest_claim);
+        self.intake = Some(async move { Intake::Claimed(number, source.claim(limit).await) }.boxed());
+    }
+
+    fn rest(&mut self, pause: Duration) {
+        let source = self.pipe.source.clone();
+        self.intake = Some(
+            async move {
+                source.wait(pause).await;
+                Intake::Rested
+            }
+            .boxed(),
+        );
+    }
+
+    fn on_intake(&mut self, intake: Intake) -> Result<()> {
+        self.claiming = false;
+        let (number, claim) = match intake {
+            Intake::Rested => return Ok(()),
+            Intake::Claimed(number, Ok(claim)) => (number, claim),
+            Intake::Claimed(_, Err(error)) => return self.on_source_error(error),
+        };
+        if self.source_failures > 0 {
+            tracing::info!(pipe = self.pipe.name, "the source is back");
+            self.source_failures = 0;
+        }
+        let count = claim.messages.len();
+        if count == 0 {
+            self.rest(self.pause);
+            self.pause = (self.pause * 2).min(self.pipe.idle);
+            return Ok(());
+        }
+        failpoint::pass("claimed");
+        self.pipe.stats.add_claimed(count);
+        self.pause = BUSY_PAUSE;
+        self.lineup.admit(number, claim);
+        if count < self.pipe.batch && self.breaker.is_closed() {
+            // The source had no more: let a few arrive, rather than ask for them one by one.
+            self.rest(BUSY_PAUSE);
+        }
+        Ok(())
+    }
+
+    fn on_source_error(&mut self, error: Error) -> Result<()> {
+        if error.kind() == ErrorKind::Lost {
+            self.abandon(&error.chain());
+        } else if !error.is_temporary() {
+            return Err(error);
+        }
+        self.source_failures += 1;
+        if self.source_failures == 1 {
+            let (error, help) = (error.chain(), error.advice());
+            tracing::warn!(pipe = self.pipe.name, error, help, "the source does not answer; trying again");
+        }
+        let pause = SOURCE_BACKOFF.delay(self.source_failures, (self.pipe.jitter)());
+        self.intake = Some(sleep(pause).map(|()| Intake::Rested).boxed());
+        Ok(())
+    }
+
+    /// Turns outcomes into verdicts, and tells the breaker.
+    fn judge(&mut self, batch: &Batch, outcomes: Vec<Outcome>) {
+        let missing = || Outcome::Unavailable(Cause::new(code::UNREACHABLE, "the sink told no outcome"));
+        let mut outcomes = outcomes.into_iter();
+        for (ticket, message) in batch.tickets.iter().zip(&batch.messages) {
+            let outcome = outcomes.next().unwrap_or_else(missing);
+            let jitter = (self.pipe.jitter)();
+            let verdict = if self.breaker.covers(&outcome) {
+                Verdict::Released
+            } else {
+                self.pipe.policy.judge(&outcome, message.attempts, jitter)
+            };
+            self.tell(&message.id, &message.kind, &verdict);
+            self.lineup.decide(*ticket, message.key.as_deref(), verdict);
+            if self.pipe.policy.outage == Outage::Wait {
+                let change = self.breaker.observe(&outcome, Instant::now(), jitter);
+                self.on_breaker(change);
+            }
+        }
+    }
+
+    fn tell(&self, id: &crate::MessageId, kind: &str, verdict: &Verdict) {
+        let pipe = &self.pipe.name;
+        match verdict {
+            Verdict::Done | Verdict::Behind | Verdict::Released => {}
+            Verdict::Retry { after, attempts, cause } => {
+                tracing::debug!(pipe, %id, kind, attempts, ?after, %cause, "rejected; will be tried again");
+            }
+            Verdict::Dead { attempts, cause, .. } => {
+                tracing::warn!(pipe, %id, kind, attempts, %cause, "dead: set aside until a person decides");
+            }
+        }
+    }
+
+    fn on_breaker(&mut self, change: Option<Change>) {
+        match change {
+            Some(Change::Opened { cause, wait }) => {
+                // Once per outage: the probes that follow say nothing new.
+                if self.pipe.stats.open_cause().is_none() {
+                    tracing::warn!(pipe = self.pipe.name, %cause, ?wait, "the sink is unavailable; nothing is charged");
+                }
+                self.pipe.stats.set_open_cause(Some(cause));
+            }
+            Some(Change::Closed) => {
+                tracing::info!(pipe = self.pipe.name, "the sink is back");
+                self.pipe.stats.set_open_cause(None);
+            }
+            None => {}
+        }
+    }
+
+    fn on_settled(&mut self, decided: Decided, result: Result<()>) -> Result<()> {
+        match result {
+            Ok(()) => {
+                self.pipe.stats.count(&decided.verdicts);
+                self.lineup.settled(decided.number, self.newest_claim);
+                Ok(())
+            }
+            Err(error) if error.kind() == ErrorKind::Lost => {
+                self.abandon(&error.chain());
+                Ok(())
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Everything in the pipe is somebody else's now. What is out cannot be called back; its outcome is ignored.
+    fn abandon(&mut self, why: &str) {
+        tracing::warn!(
+            pipe = self.pipe.name,
+            claims = self.lineup.claims(),
+            why,
+            "claims were lost; starting afresh"
+        );
+        self.era += 1;
+        self.discarding = true;
+        self.lineup.clear();
+        self.settling = None;
+    }
+
+    /// The time for draining is over: what is out is unknown, so it is released and may come again.
+    async fn give_up(mut self) -> Result<()> {
+        tracing::warn!(pipe = self.pipe.name, limit = ?self.pipe.drain, "draining took too long; leaving");
+        self.deliveries.clear();
+        // Closing the source gives back what is not settled; what was decided is worth one more try.
+        if let Some(settling) = self.settling.take() {
+            let _ = tokio::time::timeout(Duration::from_secs(1), settling).await;
+        }
+        Ok(())
+    }
+}
+
+/// Settles, again and again while the source does not answer and the claim is still ours.
+async fn settle(source: &dyn Source, decided: &Decided, pipe: &str) -> Result<()> {
+    let mut failures = 0;
+    loop {
+        let error = match source.settle(&decided.claim, &decided.verdicts).await {
+            Err(error) if error.is_temporary() => error,
+            other => return other,
+        };
+        if decided.claim.is_expired() {
+            return Err(Error::new(ErrorKind::Lost, "the lease ran out before the settle got through")
+                .caused_by(error));
+        }
+        failures += 1;
+        if failures == 1 {
+            tracing::warn!(pipe, error = error.chain(), "could not settle; trying again");
+        }
+        sleep(SOURCE_BACKOFF.delay(failures, 0.0)).await;
+    }
+}
+
+/// The slot's future, taken out of it when it ends; never ends while the slot is empty.
+async fn next<T>(slot: &mut Option<BoxFuture<'static, T>>) -> T {
+    let Some(future) = slot else { return pending().await };
+    let value = future.await;
+    *slot = None;
+    value
+}
+
+async fn until(instant: Option<Instant>) {
+    match instant {
+        Some(instant) => sleep_until(instant).await,
+        None => pending().await,
+    }
+}
