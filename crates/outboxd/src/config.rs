@@ -77,8 +77,6 @@ pub enum TargetConfig {
         options: ExchangeOptions,
         /// Where the routing key was set.
         routing_key_place: usize,
-        /// Where the time-out was set.
-        timeout_place: usize,
     },
     /// Lines of JSON on standard output.
     Stdout,
@@ -243,8 +241,8 @@ fn read_exchange(section: &Section<'_>) -> Option<TargetConfig> {
     for queue in section.tables("queues") {
         options.queues.extend(read_queue(queue, options.kind, &options.queues));
     }
-    let (routing_key_place, timeout_place) = (section.place_of("routing_key"), section.place_of("timeout"));
-    on.map(|on| TargetConfig::Exchange { on, options, routing_key_place, timeout_place })
+    let routing_key_place = section.place_of("routing_key");
+    on.map(|on| TargetConfig::Exchange { on, options, routing_key_place })
 }
 
 fn read_queue(section: Section<'_>, exchange: ExchangeKind, before: &[QueueOptions]) -> Option<QueueOptions> {

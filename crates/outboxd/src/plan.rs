@@ -280,7 +280,7 @@ impl Checker<'_> {
                     }
                     Some(Target::File(path.value))
                 }
-                TargetConfig::Exchange { on, options, routing_key_place, .. } => {
+                TargetConfig::Exchange { on, options, routing_key_place } => {
                     if let Err(rule) = backends::check_template(&options.routing_key) {
                         let what = format!("sinks.{name}.routing_key = \"{}\": {rule}", options.routing_key);
                         self.mistakes.note(routing_key_place, what, backends::TEMPLATE_HELP);

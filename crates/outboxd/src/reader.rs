@@ -61,11 +61,6 @@ impl<'a> Section<'a> {
         Self { reader, path, shape, table, place, asked: RefCell::default(), missing: RefCell::default() }
     }
 
-    /// Where the section begins.
-    pub fn place(&self) -> Place {
-        self.place
-    }
-
     /// Where a key's value stands, or the section if it is not set.
     pub fn place_of(&self, key: &str) -> Place {
         self.table.get(key).map_or(self.place, |value| start(value.span()))

@@ -51,6 +51,11 @@ impl Trouble {
         Self { exit, what: what.into(), help: help.into() }
     }
 
+    /// What to do about it.
+    pub fn help(&self) -> &str {
+        &self.help
+    }
+
     /// A flag or argument that cannot work.
     pub fn usage(what: impl Into<String>, help: impl Into<String>) -> Self {
         Self::new(Exit::Usage, what, help)
