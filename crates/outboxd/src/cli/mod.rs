@@ -16,6 +16,9 @@ mod show_config;
 mod status;
 mod validate;
 
+#[cfg(test)]
+mod reference;
+
 pub use init::init;
 pub use list::list;
 pub use migrate::migrate;
