@@ -14,6 +14,8 @@ mod message;
 mod migration;
 mod pipe;
 pub mod policy;
+#[cfg(feature = "postgres")]
+pub mod postgres;
 mod sink;
 mod source;
 mod stats;

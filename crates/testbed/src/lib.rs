@@ -1,1 +1,50 @@
-//! x
+//! Private servers for the tests: PostgreSQL, RabbitMQ, pgbouncer, and a network that fails on command.
+//!
+//! Every server runs in a temporary folder on a free port of 127.0.0.1; one that runs already is never
+//! touched. It ends with the process that started it, however that ends. A test asks for the shared
+//! server of the run and gets a database or a virtual host of its own; a test that stops, kills or blocks
+//! a server starts a private one.
+//!
+//! ```no_run
+//! # async fn example() -> anyhow::Result<()> {
+//! let Some(postgres) = testbed::postgres().await else { return Ok(()) };
+//! let database = postgres.database().await?;
+//! println!("{}", database.url());
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! Nothing here belongs to the runtime of the test that asked first: the work is done on plain threads.
+
+mod leash;
+mod missing;
+mod pgbouncer;
+mod port;
+mod postgres;
+mod proxy;
+mod rabbitmq;
+mod run;
+
+pub use missing::{Missing, SKIPS, available, in_ci, skip};
+pub use pgbouncer::PgBouncer;
+pub use postgres::{Database, Postgres};
+pub use proxy::Proxy;
+pub use rabbitmq::{RabbitMq, Vhost};
+pub use run::with;
+
+/// The shared PostgreSQL, or `None` when the test is to be skipped: see [`available`].
+pub async fn postgres() -> Option<&'static Postgres> {
+    available(Postgres::shared().await)
+}
+
+/// The shared RabbitMQ, or `None` when the test is to be skipped: see [`available`].
+pub async fn rabbitmq() -> Option<&'static RabbitMq> {
+    available(RabbitMq::shared().await)
+}
+
+/// Runs what blocks on a thread of its own, so that the tasks of the test go on meanwhile.
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> anyhow::Result<T> + Send + 'static,
+) -> anyhow::Result<T> {
+    tokio::task::spawn_blocking(work).await?
+}

@@ -1,0 +1,301 @@
+//! What a person can see and do.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use sqlx::postgres::PgRow;
+use sqlx::{PgConnection, Row};
+use uuid::Uuid;
+
+use super::error::classify;
+use super::row::{self, At};
+use super::{Outbox, settle};
+use crate::admin::{Admin, COUNTED_AT_MOST, CursorStatus, Entry, Filter, Repair, ReplayFrom, Stand, Story};
+use crate::error::Result;
+use crate::message::MessageId;
+use crate::sink::Cause;
+
+/// A person waits for the answer, and the database has other things to do.
+const PATIENCE: &str = "set local statement_timeout = '15s'";
+
+/// Counts stop at $1, so the cost does not grow with the backlog. Pending rows lie above the floor, or belong to
+/// transactions that s1 saw in progress.
+const STATUS: &str = "
+    select c.name, c.lane, c.lanes, c.owner, c.lease_until, c.delivered, pending.count as pending,
+        extract(epoch from clock_timestamp() - least(pending.oldest, set_aside.oldest))::float8 as lag,
+        coalesce(set_aside.waiting, 0) as waiting, coalesce(set_aside.behind, 0) as behind,
+        coalesce(set_aside.dead, 0) as dead
+    from outbox.cursors c
+    cross join lateral (
+        select count(*) as count, min(occurred_at) as oldest from (
+            (select occurred_at from outbox.messages m
+             where seq > greatest(c.floor, c.base, c.pos) and not pg_visible_in_snapshot(xid, c.s1)
+               and (c.lanes = 1 or outbox.lane_of(key, seq, c.lanes) = c.lane)
+             order by seq limit $1)
+            union all
+            (select occurred_at from outbox.messages m
+             where seq <= greatest(c.floor, c.pos) and seq > c.base and not pg_visible_in_snapshot(xid, c.s1)
+               and not (c.s2 is not null and seq <= c.pos and pg_visible_in_snapshot(xid, c.s2))
+               and xid in (select pg_snapshot_xip(coalesce(c.s2, c.s1)))
+               and (c.lanes = 1 or outbox.lane_of(key, seq, c.lanes) = c.lane)
+             limit $1)
+        ) as found) as pending
+    left join lateral (
+        select count(*) filter (where state = 'waiting') as waiting,
+            count(*) filter (where state = 'behind') as behind, count(*) filter (where state = 'dead') as dead,
+            (select m.occurred_at from outbox.parked o join outbox.messages m using (seq)
+             where o.cursor = c.name and o.lane = c.lane and o.state <> 'dead' order by o.seq limit 1) as oldest
+        from (select state from outbox.parked p where p.cursor = c.name and p.lane = c.lane limit $1) as p
+    ) as set_aside on true
+    order by c.name, c.lane";
+
+/// Every message on every cursor that it concerns, with where it stands there.
+const LIST: &str = "
+    select m.seq, m.id, m.type, m.key, m.occurred_at, c.name as cursor, p.attempts, p.due, p.code, p.detail, s.stand
+    from outbox.messages m
+    left join outbox.cursors c on c.lanes = 1 or outbox.lane_of(m.key, m.seq, c.lanes) = c.lane
+    left join outbox.parked p on p.cursor = c.name and p.seq = m.seq
+    cross join lateral (select coalesce(p.state, case
+        when c.name is null then 'pending'
+        when m.seq <= c.base or pg_visible_in_snapshot(m.xid, c.s1) then 'done'
+        when c.s2 is not null and m.seq <= c.pos and pg_visible_in_snapshot(m.xid, c.s2) then 'done'
+        else 'pending' end) as stand) as s
+    where ($1::text is null or c.name = $1) and ($2::text is null or s.stand = $2)
+      and ($3::uuid is null or m.id = $3) and ($4::text is null or m.type like $4)
+      and ($5::text is null or m.key = $5) and ($6::text is null or p.code = $6)
+      and ($7::text is null or m.headers ->> $7 = $8) and ($9::bigint is null or m.seq > $9)
+    order by m.seq, c.name limit $10";
+
+/// The same for what is set aside, by way of the small table.
+const LIST_PARKED: &str = "
+    select m.seq, m.id, m.type, m.key, m.occurred_at, p.cursor, p.attempts, p.due, p.code, p.detail, p.state as stand
+    from outbox.parked p join outbox.messages m using (seq)
+    where ($1::text is null or p.cursor = $1) and ($2::text is null or p.state = $2)
+      and ($3::uuid is null or m.id = $3) and ($4::text is null or m.type like $4)
+      and ($5::text is null or m.key = $5) and ($6::text is null or p.code = $6)
+      and ($7::text is null or m.headers ->> $7 = $8) and ($9::bigint is null or m.seq > $9)
+    order by m.seq, p.cursor limit $10";
+
+const SHOW: &str = "
+    select id, type, key, payload, content_type, headers::text as headers, occurred_at, 0 as attempts
+    from outbox.messages where id = $1";
+
+/// A settle takes the same lock first, so neither sees the other half-way.
+const LOCK_CURSORS: &str =
+    "select from outbox.cursors where $1::text is null or name = $1 order by name, lane for update";
+
+const RETRY: &str = "
+    update outbox.parked p set state = 'waiting', attempts = 0, due = clock_timestamp()
+    from unnest($1::text[], $2::bigint[]) as chosen (cursor, seq)
+    where p.cursor = chosen.cursor and p.seq = chosen.seq and p.state <> 'behind'";
+
+const SKIP: &str = "
+    delete from outbox.parked p using unnest($1::text[], $2::bigint[]) as chosen (cursor, seq)
+    where p.cursor = chosen.cursor and p.seq = chosen.seq";
+
+/// What every cursor has done and none has set aside. A cursor that was not rebased after a restore protects all.
+const PURGE_CHOICE: &str = "
+    select m.seq from outbox.messages m
+    where m.occurred_at < clock_timestamp() - $1::bigint * interval '1 millisecond'
+      and exists (select from outbox.cursors)
+      and not exists (select from outbox.cursors c
+                      where c.system_id <> (select system_identifier from pg_control_system())
+                         or ((c.lanes = 1 or outbox.lane_of(m.key, m.seq, c.lanes) = c.lane)
+                             and m.seq > c.base and not pg_visible_in_snapshot(m.xid, c.s1)
+                             and not (c.s2 is not null and m.seq <= c.pos and pg_visible_in_snapshot(m.xid, c.s2))))
+      and not exists (select from outbox.parked p where p.seq = m.seq)
+    order by m.seq limit $2";
+
+const PURGE: &str = "delete from outbox.messages where seq = any ($1)";
+
+#[async_trait]
+impl Admin for Outbox {
+    async fn status(&self) -> Result<Vec<CursorStatus>> {
+        let failed = |error| classify(error, "reading the status");
+        let mut tx = self.pool.begin().await.map_err(failed)?;
+        sqlx::raw_sql(PATIENCE).execute(&mut *tx).await.map_err(failed)?;
+        let most = i64::try_from(COUNTED_AT_MOST).unwrap_or(i64::MAX);
+        let rows =
+            sqlx::query(STATUS).bind(most).persistent(false).fetch_all(&mut *tx).await.map_err(failed)?;
+        tx.commit().await.map_err(failed)?;
+        rows.iter().map(|row| status(row).map_err(failed)).collect()
+    }
+
+    async fn list(&self, filter: &Filter) -> Result<Vec<Entry>> {
+        let mut tx = self.pool.begin().await.map_err(|error| classify(error, "listing messages"))?;
+        list(&mut tx, filter).await
+    }
+
+    async fn show(&self, id: &MessageId) -> Result<Option<Story>> {
+        let failed = |error| classify(error, format_args!("looking for message '{id}'"));
+        let Ok(uuid) = Uuid::parse_str(id.as_str()) else { return Ok(None) };
+        let mut tx = self.pool.begin().await.map_err(failed)?;
+        let row =
+            sqlx::query(SHOW).bind(uuid).persistent(false).fetch_optional(&mut *tx).await.map_err(failed)?;
+        let Some(row) = row else { return Ok(None) };
+        let mut message = row::message(&row).map_err(failed)?;
+        let entries = list(&mut tx, &Filter { id: Some(id.clone()), ..Filter::default() }).await?;
+        message.attempts = entries.iter().map(|entry| entry.attempts).max().unwrap_or(0);
+        Ok(Some(Story { message, entries }))
+    }
+
+    async fn repair(&self, filter: &Filter, repair: Repair, dry_run: bool) -> Result<u64> {
+        let failed = |error| classify(error, "repairing messages");
+        let mut tx = self.pool.begin().await.map_err(failed)?;
+        let lock = sqlx::query(LOCK_CURSORS).bind(&filter.cursor).persistent(false);
+        lock.execute(&mut *tx).await.map_err(failed)?;
+        let mut chosen = chosen(&mut tx, filter).await?;
+        if repair == Repair::Retry {
+            // What is behind comes by itself, after the one that it waits for.
+            chosen.retain(|entry| entry.stand != Stand::Behind);
+        }
+        if dry_run || chosen.is_empty() {
+            return Ok(chosen.len() as u64);
+        }
+        let cursors: Vec<String> = chosen.iter().filter_map(|entry| entry.cursor.clone()).collect();
+        let seqs: Vec<i64> = chosen.iter().filter_map(|entry| i64::try_from(entry.position).ok()).collect();
+        let statement = if repair == Repair::Retry { RETRY } else { SKIP };
+        let done = sqlx::query(statement).bind(&cursors).bind(seqs).persistent(false);
+        let done = done.execute(&mut *tx).await.map_err(failed)?.rows_affected();
+        let mut names = cursors;
+        names.sort_unstable();
+        names.dedup();
+        for name in names {
+            let of_cursor = chosen.iter().filter(|entry| entry.cursor.as_deref() == Some(&name));
+            let keys: Vec<String> = of_cursor.filter_map(|entry| entry.key.clone()).collect();
+            settle::promote(&mut tx, &name, &keys).await.map_err(failed)?;
+        }
+        tx.commit().await.map_err(failed)?;
+        Ok(done)
+    }
+
+    async fn replay(&self, cursor: &str, from: &ReplayFrom, dry_run: bool) -> Result<u64> {
+        self.replay_from(cursor, from, dry_run).await
+    }
+
+    async fn purge(&self, age: Duration, step: u32, dry_run: bool) -> Result<u64> {
+        let failed = |error| classify(error, "purging the log");
+        let age = i64::try_from(age.as_millis()).unwrap_or(i64::MAX);
+        let mut tx = self.pool.begin().await.map_err(failed)?;
+        let choice = sqlx::query(PURGE_CHOICE).bind(age).bind(i64::from(step)).persistent(false);
+        let choice = choice.fetch_all(&mut *tx).await.map_err(failed)?;
+        let seqs: Vec<i64> = choice.iter().map(|row| row.get("seq")).collect();
+        if dry_run || seqs.is_empty() {
+            return Ok(seqs.len() as u64);
+        }
+        let gone = sqlx::query(PURGE).bind(seqs).persistent(false).execute(&mut *tx).await.map_err(failed)?;
+        tx.commit().await.map_err(failed)?;
+        Ok(gone.rows_affected())
+    }
+}
+
+/// All that is set aside and matches, page by page.
+async fn chosen(tx: &mut PgConnection, filter: &Filter) -> Result<Vec<Entry>> {
+    let mut chosen: Vec<Entry> = Vec::new();
+    let mut page = Filter { limit: 1_000, ..filter.clone() };
+    loop {
+        let found = select(&mut *tx, LIST_PARKED, &page).await?;
+        page.after = found.last().map(|entry| entry.position);
+        let full = found.len() >= 1_000;
+        chosen.extend(found);
+        if !full {
+            return Ok(chosen);
+        }
+    }
+}
+
+async fn list(tx: &mut PgConnection, filter: &Filter) -> Result<Vec<Entry>> {
+    sqlx::raw_sql(PATIENCE).execute(&mut *tx).await.map_err(|error| classify(error, "listing messages"))?;
+    let set_aside =
+        matches!(filter.stand, Some(Stand::Waiting | Stand::Behind | Stand::Dead)) || filter.code.is_some();
+    select(tx, if set_aside { LIST_PARKED } else { LIST }, filter).await
+}
+
+async fn select(tx: &mut PgConnection, statement: &'static str, filter: &Filter) -> Result<Vec<Entry>> {
+    let failed = |error| classify(error, "listing messages");
+    let id = match filter.id.as_ref().map(|id| Uuid::parse_str(id.as_str())).transpose() {
+        Ok(id) => id,
+        // No message of ours has such an id.
+        Err(_) => return Ok(Vec::new()),
+    };
+    let (name, value) = filter.header.clone().unzip();
+    let limit = if filter.limit == 0 { 100 } else { filter.limit };
+    let rows = sqlx::query(statement)
+        .bind(&filter.cursor)
+        .bind(filter.stand.map(Stand::as_str))
+        .bind(id)
+        .bind(filter.kind.as_deref().map(like))
+        .bind(&filter.key)
+        .bind(&filter.code)
+        .bind(name)
+        .bind(value)
+        .bind(filter.after.and_then(|after| i64::try_from(after).ok()))
+        .bind(i64::from(limit))
+        .persistent(false)
+        .fetch_all(tx)
+        .await
+        .map_err(failed)?;
+    rows.iter().map(|row| entry(row).map_err(failed)).collect()
+}
+
+/// A pattern for LIKE: `*` at the end matches any ending, everything else only itself.
+fn like(kind: &str) -> String {
+    let (stem, any) = kind.strip_suffix('*').map_or((kind, ""), |stem| (stem, "%"));
+    stem.replace('\\', "\\\\").replace('%', "\\%").replace('_', "\\_") + any
+}
+
+fn count(row: &PgRow, column: &str) -> sqlx::Result<u64> {
+    Ok(u64::try_from(row.try_get::<i64, _>(column)?).unwrap_or(0))
+}
+
+fn status(row: &PgRow) -> sqlx::Result<CursorStatus> {
+    let number =
+        |column: &str| row.try_get::<i32, _>(column).map(|number| u32::try_from(number).unwrap_or(0));
+    Ok(CursorStatus {
+        cursor: row.try_get("name")?,
+        lane: number("lane")?,
+        lanes: number("lanes")?,
+        owner: row.try_get("owner")?,
+        lease_until: row.try_get::<Option<At>, _>("lease_until")?.map(|at| at.0),
+        pending: count(row, "pending")?.min(COUNTED_AT_MOST),
+        lag_seconds: row.try_get::<Option<f64>, _>("lag")?.map(|lag| lag.max(0.0)),
+        waiting: count(row, "waiting")?,
+        behind: count(row, "behind")?,
+        dead: count(row, "dead")?,
+        delivered: count(row, "delivered")?,
+    })
+}
+
+fn entry(row: &PgRow) -> sqlx::Result<Entry> {
+    let stand = match row.try_get::<&str, _>("stand")? {
+        "waiting" => Stand::Waiting,
+        "behind" => Stand::Behind,
+        "dead" => Stand::Dead,
+        "done" => Stand::Done,
+        _ => Stand::Pending,
+    };
+    let (code, detail): (Option<String>, Option<String>) = (row.try_get("code")?, row.try_get("detail")?);
+    Ok(Entry {
+        position: count(row, "seq")?,
+        id: row.try_get::<Uuid, _>("id")?.into(),
+        kind: row.try_get("type")?,
+        key: row.try_get("key")?,
+        occurred_at: row.try_get::<At, _>("occurred_at")?.0,
+        cursor: row.try_get("cursor")?,
+        stand,
+        attempts: u32::try_from(row.try_get::<Option<i32>, _>("attempts")?.unwrap_or(0)).unwrap_or(0),
+        due: row.try_get::<Option<At>, _>("due")?.map(|at| at.0).filter(|_| stand == Stand::Waiting),
+        cause: code.map(|code| Cause::new(code, detail.unwrap_or_default())),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_star_at_the_end_is_a_pattern() {
+        assert_eq!(like("order.*"), "order.%");
+        assert_eq!(like("100%_*x"), "100\\%\\_*x");
+    }
+}

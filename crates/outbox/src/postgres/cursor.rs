@@ -1,0 +1,285 @@
+//! A reader of the log: the [`Source`], and the state that its claims share.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use sqlx::postgres::{PgListener, PgPool};
+use tokio::sync::{Mutex, Notify};
+use tokio::time::Instant;
+use tokio_util::task::AbortOnDropHandle;
+use uuid::Uuid;
+
+use super::lanes::Share;
+use super::window::{Marks, Position, Snapshot};
+use crate::error::{Error, ErrorKind, Result};
+use crate::policy::Verdict;
+use crate::source::{Claim, Lease, Source};
+
+/// Where a cursor begins that does not exist yet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Start {
+    /// At the oldest message that is kept.
+    #[default]
+    Beginning,
+    /// After what is committed now.
+    Now,
+}
+
+/// What a cursor is, without what it is doing.
+#[derive(Debug, Clone)]
+pub(super) struct Identity {
+    pub(super) pool: PgPool,
+    pub(super) name: String,
+    pub(super) lane: u32,
+    pub(super) lanes: u32,
+    pub(super) owner: String,
+    pub(super) lease: Duration,
+    pub(super) start: Start,
+}
+
+impl Identity {
+    pub(super) fn lane(&self) -> i32 {
+        i32::try_from(self.lane).unwrap_or(0)
+    }
+    pub(super) fn lanes(&self) -> i32 {
+        i32::try_from(self.lanes).unwrap_or(1)
+    }
+    pub(super) fn lease_ms(&self) -> i64 {
+        i64::try_from(self.lease.as_millis()).unwrap_or(i64::MAX)
+    }
+}
+
+/// What we know while the cursor is ours.
+#[derive(Debug)]
+pub(super) struct Held {
+    pub(super) epoch: i64,
+    pub(super) lease: Lease,
+    /// The history of the server; it changes when a standby takes over, and then our snapshots mean nothing.
+    pub(super) timeline: String,
+    /// Where reading goes on; ahead of what is settled.
+    pub(super) read: Position,
+    pub(super) marks: Marks,
+    /// Claims made and settled so far under this epoch.
+    pub(super) claims: i64,
+    pub(super) settled: i64,
+    /// Set-aside messages that are in open claims.
+    pub(super) parked_out: HashSet<i64>,
+    /// Whether anything may be set aside; spares the happy path a look.
+    pub(super) has_parked: bool,
+    pub(super) looked_at_parked: Option<Instant>,
+    /// Whether the last claim was of set-aside messages: then it is the log's turn.
+    pub(super) parked_last: bool,
+    /// The page size that keeps a page within its bytes, learned from the last one.
+    pub(super) page_rows: usize,
+}
+
+impl Held {
+    pub(super) fn has_open_claims(&self) -> bool {
+        self.claims > self.settled
+    }
+}
+
+/// What a claim remembers, to be settled by.
+#[derive(Debug)]
+pub(super) struct Token {
+    pub(super) epoch: i64,
+    pub(super) number: i64,
+    pub(super) rows: Vec<Place>,
+    /// The page of the log that this is; none for messages that were set aside.
+    pub(super) page: Option<Page>,
+}
+
+/// One message of a claim.
+#[derive(Debug)]
+pub(super) struct Place {
+    pub(super) seq: i64,
+    pub(super) key: Option<String>,
+    pub(super) attempts: i32,
+}
+
+/// A page of the log: where it began, in which window, and where its end is.
+#[derive(Debug)]
+pub(super) struct Page {
+    pub(super) before: Position,
+    pub(super) window: Snapshot,
+    pub(super) after: Position,
+}
+
+/// A reader of the log with its own pace and its own failures, under a lease.
+#[derive(Debug)]
+pub struct Cursor {
+    pub(super) identity: Identity,
+    pub(super) state: Arc<Mutex<Option<Held>>>,
+    share: Option<Arc<Share>>,
+    renewal: std::sync::Mutex<Option<AbortOnDropHandle<()>>>,
+    woken: Option<Arc<Notify>>,
+    listener: std::sync::Mutex<Option<AbortOnDropHandle<()>>>,
+}
+
+impl Cursor {
+    pub(super) fn new(pool: PgPool, name: String, notify: bool) -> Self {
+        let owner = format!("{}-{}", std::process::id(), Uuid::new_v4().simple());
+        let lease = Duration::from_secs(30);
+        let identity = Identity { pool, name, lane: 0, lanes: 1, owner, lease, start: Start::default() };
+        Self::of(identity, None, notify.then(Arc::default))
+    }
+
+    fn of(identity: Identity, share: Option<Arc<Share>>, woken: Option<Arc<Notify>>) -> Self {
+        let (state, renewal, listener) = Default::default();
+        Self { identity, state, share, renewal, woken, listener }
+    }
+
+    /// Names who holds the lease, for people who look; must differ between processes.
+    #[must_use]
+    pub fn owner(mut self, owner: impl Into<String>) -> Self {
+        self.identity.owner = owner.into();
+        self
+    }
+
+    /// Sets how long the cursor stays ours when we fall silent (30 s).
+    #[must_use]
+    pub fn lease(mut self, lease: Duration) -> Self {
+        self.identity.lease = lease;
+        self
+    }
+
+    /// Sets where it begins if it does not exist yet.
+    #[must_use]
+    pub fn start(mut self, start: Start) -> Self {
+        self.identity.start = start;
+        self
+    }
+
+    /// Splits it by hash of the key into `lanes` readers; relays that do the same share them.
+    pub fn lanes(self, lanes: u32) -> Vec<Cursor> {
+        let lanes = lanes.max(1);
+        let share = (lanes > 1).then(|| Arc::new(Share::new(lanes)));
+        let lane = |lane| {
+            let identity = Identity { lane, lanes, ..self.identity.clone() };
+            Self::of(identity, share.clone(), self.woken.clone())
+        };
+        (0..lanes).map(lane).collect()
+    }
+
+    /// Makes sure that the cursor is ours; `None` when it is somebody else's.
+    async fn hold<'a>(&self, state: &'a mut Option<Held>) -> Result<Option<&'a mut Held>> {
+        if state.as_ref().is_some_and(|held| held.lease.is_expired()) {
+            self.let_go(state);
+        }
+        if let (Some(share), Some(held)) = (&self.share, state.as_ref())
+            && !held.has_open_claims()
+            && share.is_surplus()
+        {
+            super::lease::release(&self.identity).await?;
+            self.let_go(state);
+            return Ok(None);
+        }
+        if state.is_none() {
+            if let Some(share) = &self.share {
+                share.refresh(&self.identity).await?;
+                if !share.may_take() {
+                    return Ok(None);
+                }
+            }
+            *state = super::lease::acquire(&self.identity).await?;
+            if state.is_some() {
+                if let Some(share) = &self.share {
+                    share.taken();
+                }
+                self.start_renewal();
+            }
+        }
+        Ok(state.as_mut())
+    }
+
+    fn let_go(&self, state: &mut Option<Held>) {
+        if state.take().is_some()
+            && let Some(share) = &self.share
+        {
+            share.given_back();
+        }
+    }
+
+    fn start_renewal(&self) {
+        let task =
+            super::lease::renew(self.identity.clone(), Arc::downgrade(&self.state), self.share.clone());
+        *lock(&self.renewal) = Some(AbortOnDropHandle::new(tokio::spawn(task)));
+    }
+
+    /// Listens for writers that notify; only ever a hint, so a failure is waited out.
+    fn start_listener(&self, woken: &Arc<Notify>) {
+        let mut listener = lock(&self.listener);
+        if listener.is_some() {
+            return;
+        }
+        let (pool, woken) = (self.identity.pool.clone(), woken.clone());
+        *listener = Some(AbortOnDropHandle::new(tokio::spawn(async move {
+            loop {
+                if let Ok(mut channel) = PgListener::connect_with(&pool).await
+                    && channel.listen("outbox").await.is_ok()
+                {
+                    while channel.recv().await.is_ok() {
+                        woken.notify_waiters();
+                    }
+                }
+                tokio::time::sleep(Duration::from_secs(5)).await;
+            }
+        })));
+    }
+}
+
+#[async_trait]
+impl Source for Cursor {
+    async fn claim(&self, limit: usize) -> Result<Claim> {
+        let mut state = self.state.lock().await;
+        let Some(held) = self.hold(&mut state).await? else { return Ok(Claim::empty()) };
+        super::page::claim(&self.identity, held, limit).await
+    }
+
+    async fn settle(&self, claim: &Claim, verdicts: &[Verdict]) -> Result<()> {
+        let token: &Token = claim.token()?;
+        let mut state = self.state.lock().await;
+        let Some(held) = state.as_mut().filter(|held| held.epoch == token.epoch) else {
+            return Err(lost(&self.identity));
+        };
+        let result = super::settle::settle(&self.identity, held, token, verdicts).await;
+        if matches!(&result, Err(error) if error.kind() == ErrorKind::Lost) {
+            self.let_go(&mut state);
+        }
+        result
+    }
+
+    async fn wait(&self, idle: Duration) {
+        match &self.woken {
+            Some(woken) => {
+                self.start_listener(woken);
+                let _ = tokio::time::timeout(idle, woken.notified()).await;
+            }
+            None => tokio::time::sleep(idle).await,
+        }
+    }
+
+    async fn close(&self) -> Result<()> {
+        let mut state = self.state.lock().await;
+        lock(&self.renewal).take();
+        if state.is_some() {
+            self.let_go(&mut state);
+            super::lease::release(&self.identity).await?;
+        }
+        if let Some(share) = &self.share {
+            share.leave(&self.identity).await?;
+        }
+        Ok(())
+    }
+}
+
+pub(super) fn lost(identity: &Identity) -> Error {
+    let Identity { name, lane, .. } = identity;
+    Error::new(ErrorKind::Lost, format!("cursor '{name}' (lane {lane}) is no longer ours"))
+}
+
+fn lock<T>(mutex: &std::sync::Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+}

@@ -1,0 +1,234 @@
+//! Whose the cursor is: taking, renewing and giving back the lease, all on the database's clock.
+
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use sqlx::postgres::PgRow;
+use sqlx::{PgConnection, Row};
+use tokio::sync::Mutex;
+use tokio::time::Instant;
+
+use super::cursor::{Held, Identity, Start};
+use super::error::classify;
+use super::lanes::{self, Share};
+use super::rebase;
+use super::window::{Marks, Position, Snapshot};
+use crate::error::{Error, ErrorKind, Result};
+use crate::source::Lease;
+
+const TAKE: &str = "
+    update outbox.cursors
+    set epoch = epoch + 1, turn = 0, owner = $3,
+        lease_until = clock_timestamp() + $4::bigint * interval '1 millisecond'
+    where name = $1 and lane = $2 and lanes = $5
+      and (owner is null or owner = $3 or lease_until < clock_timestamp())
+    returning epoch, s1::text, s2::text, pos, floor, base, top, system_id,
+        (select system_identifier from pg_control_system()) as here,
+        substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8) as timeline,
+        exists (select from outbox.parked where cursor = $1 and lane = $2) as has_parked";
+
+const CREATE: &str = "
+    insert into outbox.cursors (name, lane, lanes, s1, system_id)
+    select $1, $2, $3, case when $4 then pg_current_snapshot() else '1:1:' end, system_identifier
+    from pg_control_system()
+    on conflict do nothing";
+
+const LOOK: &str = "
+    select lanes, owner, (lease_until >= clock_timestamp()) is true as alive, lane = $2 as is_this
+    from outbox.cursors where name = $1 order by is_this desc";
+
+/// The mark is read before the update gives this transaction its id: see [`Marks`].
+const RENEW: &str = "
+    with mark as materialized (select last_value - (not is_called)::int as highest from outbox.messages_seq)
+    update outbox.cursors
+    set lease_until = clock_timestamp() + $4::bigint * interval '1 millisecond',
+        s1 = coalesce($6::text::pg_snapshot, s1),
+        s2 = case when $6 is null then s2 else $7::text::pg_snapshot end,
+        pos = coalesce($8, pos), floor = coalesce($9, floor)
+    from mark
+    where name = $1 and lane = $2 and epoch = $3
+      and substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8) = $5
+    returning mark.highest, pg_current_xact_id()::text as xid";
+
+const RELEASE: &str = "
+    update outbox.cursors set owner = null, lease_until = null where name = $1 and lane = $2 and owner = $3";
+
+/// Takes the cursor if it is free, creating it if need be; `None` when it is somebody else's.
+pub(super) async fn acquire(identity: &Identity) -> Result<Option<Held>> {
+    let doing = || format!("taking cursor '{}'", identity.name);
+    let asked = Instant::now();
+    let mut tx = identity.pool.begin().await.map_err(|error| classify(error, doing()))?;
+    let mut taken = take(&mut tx, identity).await.map_err(|error| classify(error, doing()))?;
+    if taken.is_none() && prepare(&mut tx, identity).await? {
+        taken = take(&mut tx, identity).await.map_err(|error| classify(error, doing()))?;
+    }
+    let Some(row) = taken else {
+        tx.commit().await.map_err(|error| classify(error, doing()))?;
+        return Ok(None);
+    };
+    let mut held = held(&row, identity, asked).map_err(|error| classify(error, doing()))?;
+    let (then, here): (i64, i64) = (row.get("system_id"), row.get("here"));
+    if then != here {
+        held.read = rebase::rebase(&mut tx, identity, &held.read, row.get("top"), here).await?;
+        held.has_parked = true;
+    }
+    tx.commit().await.map_err(|error| classify(error, doing()))?;
+    tracing::info!(cursor = identity.name, lane = identity.lane, epoch = held.epoch, "the cursor is ours");
+    Ok(Some(held))
+}
+
+async fn take(tx: &mut PgConnection, identity: &Identity) -> sqlx::Result<Option<PgRow>> {
+    sqlx::query(TAKE)
+        .bind(&identity.name)
+        .bind(identity.lane())
+        .bind(&identity.owner)
+        .bind(identity.lease_ms())
+        .bind(identity.lanes())
+        .persistent(false)
+        .fetch_optional(tx)
+        .await
+}
+
+/// Makes what is missing for taking the cursor; tells whether trying again makes sense.
+async fn prepare(tx: &mut PgConnection, identity: &Identity) -> Result<bool> {
+    let doing = || format!("preparing cursor '{}'", identity.name);
+    let rows = sqlx::query(LOOK)
+        .bind(&identity.name)
+        .bind(identity.lane())
+        .persistent(false)
+        .fetch_all(&mut *tx)
+        .await
+        .map_err(|error| classify(error, doing()))?;
+    if rows.iter().any(|row| row.get::<i32, _>("lanes") != identity.lanes()) {
+        return lanes::change(tx, identity).await;
+    }
+    if let Some(row) = rows.first().filter(|row| row.get::<bool, _>("is_this")) {
+        let owner: Option<String> = row.get("owner");
+        tracing::debug!(
+            cursor = identity.name,
+            lane = identity.lane,
+            ?owner,
+            "standing by: the cursor is held"
+        );
+        return Ok(false);
+    }
+    sqlx::query(CREATE)
+        .bind(&identity.name)
+        .bind(identity.lane())
+        .bind(identity.lanes())
+        .bind(identity.start == Start::Now)
+        .persistent(false)
+        .execute(tx)
+        .await
+        .map_err(|error| classify(error, doing()))?;
+    Ok(true)
+}
+
+fn held(row: &PgRow, identity: &Identity, asked: Instant) -> sqlx::Result<Held> {
+    let snapshot = |text: String| text.parse::<Snapshot>().map_err(|error| sqlx::Error::Decode(error.into()));
+    let read = Position {
+        s1: snapshot(row.try_get("s1")?)?,
+        s2: row.try_get::<Option<String>, _>("s2")?.map(snapshot).transpose()?,
+        pos: row.try_get("pos")?,
+        floor: row.try_get("floor")?,
+        base: row.try_get("base")?,
+    };
+    Ok(Held {
+        epoch: row.try_get("epoch")?,
+        lease: Lease::until(asked + identity.lease),
+        timeline: row.try_get("timeline")?,
+        read,
+        marks: Marks::default(),
+        claims: 0,
+        settled: 0,
+        parked_out: Default::default(),
+        has_parked: row.try_get("has_parked")?,
+        looked_at_parked: None,
+        parked_last: false,
+        page_rows: usize::MAX,
+    })
+}
+
+/// Renews until the cursor is lost or dropped. Where nothing is in flight it also writes the progress down.
+pub(super) async fn renew(identity: Identity, state: Weak<Mutex<Option<Held>>>, share: Option<Arc<Share>>) {
+    let pause = (identity.lease / 3).max(Duration::from_millis(10));
+    loop {
+        tokio::time::sleep(pause).await;
+        let Some(state) = state.upgrade() else { return };
+        let mut state = state.lock().await;
+        let Some(held) = state.as_mut() else { return };
+        if let Some(share) = &share {
+            // Only a hint for fairness; the lease itself is what matters.
+            let _ = share.refresh(&identity).await;
+        }
+        match renew_once(&identity, held).await {
+            Ok(()) => {}
+            Err(error) if error.kind() == ErrorKind::Lost => {
+                tracing::warn!(
+                    cursor = identity.name,
+                    lane = identity.lane,
+                    "the lease was lost to another relay"
+                );
+                *state = None;
+                if let Some(share) = &share {
+                    share.given_back();
+                }
+                return;
+            }
+            Err(error) => {
+                tracing::debug!(cursor = identity.name, error = error.chain(), "could not renew the lease")
+            }
+        }
+    }
+}
+
+async fn renew_once(identity: &Identity, held: &mut Held) -> Result<()> {
+    let failed = |error| classify(error, format_args!("renewing the lease on cursor '{}'", identity.name));
+    let asked = Instant::now();
+    let idle = (!held.has_open_claims()).then_some(&held.read);
+    let mut tx = identity.pool.begin().await.map_err(failed)?;
+    let row = sqlx::query(RENEW)
+        .bind(&identity.name)
+        .bind(identity.lane())
+        .bind(held.epoch)
+        .bind(identity.lease_ms())
+        .bind(&held.timeline)
+        .bind(idle.map(|position| position.s1.to_string()))
+        .bind(idle.and_then(|position| position.s2.as_ref()).map(Snapshot::to_string))
+        .bind(idle.map(|position| position.pos))
+        .bind(idle.map(|position| position.floor))
+        .persistent(false)
+        .fetch_optional(&mut *tx)
+        .await
+        .map_err(failed)?;
+    tx.commit().await.map_err(failed)?;
+    let row = row.ok_or_else(|| super::cursor::lost(identity))?;
+    add_mark(&mut held.marks, &row)?;
+    held.lease.extend(asked + identity.lease);
+    Ok(())
+}
+
+/// Takes the mark from a row with `highest` and `xid`.
+pub(super) fn add_mark(marks: &mut Marks, row: &PgRow) -> Result<()> {
+    let xid: String = row.get("xid");
+    let xid = xid
+        .parse()
+        .map_err(|_| Error::new(ErrorKind::Unexpected, format!("'{xid}' is no transaction id")))?;
+    marks.add(xid, row.get("highest"));
+    Ok(())
+}
+
+/// Gives the cursor back at once.
+pub(super) async fn release(identity: &Identity) -> Result<()> {
+    let failed = |error| classify(error, format_args!("giving back cursor '{}'", identity.name));
+    let mut tx = identity.pool.begin().await.map_err(failed)?;
+    sqlx::query(RELEASE)
+        .bind(&identity.name)
+        .bind(identity.lane())
+        .bind(&identity.owner)
+        .persistent(false)
+        .execute(&mut *tx)
+        .await
+        .map_err(failed)?;
+    tx.commit().await.map_err(failed)
+}

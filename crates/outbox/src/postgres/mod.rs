@@ -1,0 +1,96 @@
+//! The log, the inbox and their administration in PostgreSQL.
+//!
+//! No session state is used (no advisory lock, no named statement, nothing set on a connection), and every
+//! statement of ours runs inside a transaction, so all of it works behind a pooler in transaction mode.
+
+mod admin;
+mod cursor;
+mod enqueue;
+mod error;
+mod inbox;
+mod lanes;
+mod lease;
+mod migrate;
+mod page;
+mod rebase;
+mod replay;
+mod row;
+mod settle;
+mod window;
+
+use std::str::FromStr;
+use std::time::Duration;
+
+use sqlx::postgres::{PgConnectOptions, PgPool, PgPoolOptions};
+
+pub use cursor::{Cursor, Start};
+pub use inbox::Inbox;
+pub use migrate::{migrations, script};
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::message::Limits;
+
+/// An outbox in PostgreSQL: write to it, read it, see after it.
+#[derive(Debug, Clone)]
+pub struct Outbox {
+    pool: PgPool,
+    limits: Limits,
+    notify: bool,
+}
+
+impl Outbox {
+    /// Connects with a pool of its own, fit for a pooler in between.
+    pub async fn connect(url: &str) -> Result<Self> {
+        let options = PgConnectOptions::from_str(url)
+            .map_err(|error| {
+                Error::new(ErrorKind::Config, "the address of the PostgreSQL database cannot be read")
+                    .caused_by(error)
+            })?
+            .application_name("outboxd")
+            // A pooler hands the next statement to another server, which does not know what was prepared.
+            .statement_cache_capacity(0)
+            .extra_float_digits(None);
+        let place = format!("{}:{}", options.get_host(), options.get_port());
+        let pool = PgPoolOptions::new()
+            .max_connections(8)
+            .acquire_timeout(Duration::from_secs(10))
+            .connect_with(options)
+            .await
+            .map_err(|error| error::classify(error, format_args!("connecting to PostgreSQL at {place}")))?;
+        Ok(Self::new(pool))
+    }
+
+    /// An outbox on a pool that exists.
+    pub fn new(pool: PgPool) -> Self {
+        Self { pool, limits: Limits::default(), notify: false }
+    }
+
+    /// Sets what a message may weigh. For writers in other languages `migrate` puts the same into the table.
+    #[must_use]
+    pub fn limits(mut self, limits: Limits) -> Self {
+        self.limits = limits;
+        self
+    }
+
+    /// Whether writers wake readers by NOTIFY; a hint that saves some latency and costs each commit a little.
+    #[must_use]
+    pub fn notify(mut self, notify: bool) -> Self {
+        self.notify = notify;
+        self
+    }
+
+    /// The pool.
+    pub fn pool(&self) -> &PgPool {
+        &self.pool
+    }
+
+    /// A reader of the log with its own pace and failures; it bears the name of its pipe.
+    pub fn cursor(&self, name: impl Into<String>) -> Cursor {
+        Cursor::new(self.pool.clone(), name.into(), self.notify)
+    }
+
+    /// The inbox in the same database.
+    pub fn inbox(&self) -> Inbox {
+        Inbox::new(self.pool.clone())
+    }
+}

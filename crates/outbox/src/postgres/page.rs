@@ -1,0 +1,199 @@
+//! Claiming: pages of the log, and messages that were set aside and are due.
+
+use std::time::Duration;
+
+use futures_util::TryStreamExt;
+use sqlx::Row;
+use sqlx::postgres::PgRow;
+use tokio::time::Instant;
+
+use super::cursor::{Held, Identity, Page, Place, Token};
+use super::error::classify;
+use super::row;
+use super::window::Snapshot;
+use crate::error::Result;
+use crate::message::Message;
+use crate::source::Claim;
+
+/// A page holds no more payload than this, whatever the messages weigh, so that memory stays flat.
+const PAGE_BYTES: usize = 4 * 1024 * 1024;
+
+/// How often what is set aside is looked at while the log keeps us busy.
+const LOOK_AT_PARKED: Duration = Duration::from_millis(100);
+
+/// Rows of the window: what s2 shows and s1 does not. Above the floor they are found by number; below it there
+/// are only those of transactions that s1 saw in progress, found by transaction.
+/// (`not pg_visible_in_snapshot` rather than a comparison of `xid`, which would tempt the planner to sort by it.)
+const LOG: &str = "
+    with w as materialized (select coalesce($1::text::pg_snapshot, pg_current_snapshot()) as s2)
+    select w.s2::text as s2, m.seq, m.id, m.type, m.key, m.payload, m.content_type, m.headers::text as headers,
+        m.occurred_at, 0 as attempts,
+        case when $9 and m.key is not null then exists (
+            select from outbox.parked p
+            where p.cursor = $10 and p.key = m.key and (p.state <> 'dead' or p.holds)) else false end as held
+    from w left join lateral (
+        select * from (
+            (select * from outbox.messages
+             where seq > greatest($3::bigint, $4::bigint, $5::bigint)
+               and not pg_visible_in_snapshot(xid, $2::text::pg_snapshot) and pg_visible_in_snapshot(xid, w.s2)
+               and ($7::int = 1 or outbox.lane_of(key, seq, $7::int) = $8::int)
+             order by seq limit $6)
+            union all
+            (select * from outbox.messages
+             where xid = any ($11::text[]::xid8[]) and seq <= $3::bigint and seq > greatest($4::bigint, $5::bigint)
+               and pg_visible_in_snapshot(xid, w.s2)
+               and ($7::int = 1 or outbox.lane_of(key, seq, $7::int) = $8::int)
+             order by seq limit $6)
+        ) as found order by seq limit $6
+    ) as m on true
+    order by m.seq";
+
+/// What waits and is due, each with what stands behind it.
+const PARKED: &str = "
+    with heads as materialized (
+        select seq, key from outbox.parked
+        where cursor = $1 and lane = $2 and state = 'waiting' and due <= clock_timestamp() and seq <> all ($4)
+        order by due limit $3),
+    chosen as (
+        select seq from heads
+        union
+        select b.seq from heads h cross join lateral (
+            select seq from outbox.parked
+            where cursor = $1 and key = h.key and seq > h.seq and state = 'behind' and seq <> all ($4)
+            order by seq limit $3) as b)
+    select m.seq, m.id, m.type, m.key, m.payload, m.content_type, m.headers::text as headers, m.occurred_at,
+        p.attempts
+    from chosen join outbox.parked p on p.cursor = $1 and p.seq = chosen.seq
+    join outbox.messages m on m.seq = chosen.seq
+    order by m.seq limit $3";
+
+const ANY_PARKED: &str = "select exists (select from outbox.parked where cursor = $1 and lane = $2)";
+
+/// Claims up to `limit` messages. What is set aside and due goes first, but never twice in a row without a look
+/// at the log, so that neither starves the other.
+pub(super) async fn claim(identity: &Identity, held: &mut Held, limit: usize) -> Result<Claim> {
+    let looked_lately = held.looked_at_parked.is_some_and(|at| at.elapsed() < LOOK_AT_PARKED);
+    let look = held.has_parked && !looked_lately;
+    let parked_first = look && !held.parked_last;
+    for parked in [parked_first, !parked_first] {
+        let claim = match parked {
+            true if look => claim_parked(identity, held, limit).await?,
+            true => continue,
+            false => claim_page(identity, held, limit).await?,
+        };
+        if !claim.messages.is_empty() {
+            held.parked_last = parked;
+            return Ok(claim);
+        }
+    }
+    Ok(Claim::empty())
+}
+
+async fn claim_parked(identity: &Identity, held: &mut Held, limit: usize) -> Result<Claim> {
+    let failed =
+        |error| classify(error, format_args!("reading what cursor '{}' has set aside", identity.name));
+    held.looked_at_parked = Some(Instant::now());
+    let out: Vec<i64> = held.parked_out.iter().copied().collect();
+    let mut tx = identity.pool.begin().await.map_err(failed)?;
+    let query = sqlx::query(PARKED)
+        .bind(&identity.name)
+        .bind(identity.lane())
+        .bind(i64::try_from(limit).unwrap_or(i64::MAX))
+        .bind(out)
+        .persistent(false);
+    let mut found = Found::default();
+    let mut rows = query.fetch(&mut *tx);
+    while let Some(row) = rows.try_next().await.map_err(failed)? {
+        if !found.add(&row).map_err(failed)? {
+            break;
+        }
+    }
+    drop(rows);
+    if found.messages.is_empty() && !held.has_open_claims() {
+        let any = sqlx::query(ANY_PARKED).bind(&identity.name).bind(identity.lane()).persistent(false);
+        held.has_parked = any.fetch_one(&mut *tx).await.map_err(failed)?.get(0);
+    }
+    tx.commit().await.map_err(failed)?;
+    if found.messages.is_empty() {
+        return Ok(Claim::empty());
+    }
+    held.parked_out.extend(found.places.iter().map(|place| place.seq));
+    Ok(found.into_claim(held, None))
+}
+
+async fn claim_page(identity: &Identity, held: &mut Held, limit: usize) -> Result<Claim> {
+    let failed = |error| classify(error, format_args!("reading the log for cursor '{}'", identity.name));
+    let rows_wanted = limit.min(held.page_rows).max(1);
+    let read = held.read.clone();
+    let mut tx = identity.pool.begin().await.map_err(failed)?;
+    let query = sqlx::query(LOG)
+        .bind(read.s2.as_ref().map(Snapshot::to_string))
+        .bind(read.s1.to_string())
+        .bind(read.floor)
+        .bind(read.pos)
+        .bind(read.base)
+        .bind(i64::try_from(rows_wanted).unwrap_or(i64::MAX))
+        .bind(identity.lanes())
+        .bind(identity.lane())
+        .bind(held.has_parked)
+        .bind(&identity.name)
+        .bind(read.s1.in_progress_text())
+        .persistent(false);
+    let (mut found, mut window, mut whole) = (Found::default(), read.s2.clone(), true);
+    let mut rows = query.fetch(&mut *tx);
+    while let Some(row) = rows.try_next().await.map_err(failed)? {
+        if window.is_none() {
+            let text: String = row.try_get("s2").map_err(failed)?;
+            window = Some(text.parse().map_err(|error: String| failed(sqlx::Error::Decode(error.into())))?);
+        }
+        if row.try_get::<Option<i64>, _>("seq").map_err(failed)?.is_none() {
+            break;
+        }
+        whole = found.add(&row).map_err(failed)?;
+        found.held.push(row.try_get("held").map_err(failed)?);
+        if !whole {
+            break;
+        }
+    }
+    drop(rows);
+    tx.commit().await.map_err(failed)?;
+    let Some(window) = window else { return Ok(Claim::empty()) };
+    // Heavy messages: ask for fewer the next time, rather than read on and throw away.
+    held.page_rows = if whole { held.page_rows.saturating_mul(2) } else { found.messages.len() };
+    let after = match found.places.last() {
+        Some(last) if !whole || found.places.len() >= rows_wanted => read.inside(&window, last.seq),
+        _ => read.past(&window, &held.marks),
+    };
+    held.read = after.clone();
+    if found.messages.is_empty() {
+        return Ok(Claim::empty());
+    }
+    Ok(found.into_claim(held, Some(Page { before: read, window, after })))
+}
+
+/// Messages as they come from a query.
+#[derive(Default)]
+struct Found {
+    messages: Vec<Message>,
+    places: Vec<Place>,
+    held: Vec<bool>,
+    bytes: usize,
+}
+
+impl Found {
+    /// Adds a row; tells whether there is room for more.
+    fn add(&mut self, row: &PgRow) -> sqlx::Result<bool> {
+        let message = row::message(row)?;
+        let (seq, attempts) = (row.try_get("seq")?, row.try_get("attempts")?);
+        self.bytes += message.payload.len();
+        self.places.push(Place { seq, key: message.key.clone(), attempts });
+        self.messages.push(message);
+        Ok(self.bytes < PAGE_BYTES)
+    }
+
+    fn into_claim(self, held: &mut Held, page: Option<Page>) -> Claim {
+        held.claims += 1;
+        let token = Token { epoch: held.epoch, number: held.claims, rows: self.places, page };
+        Claim::new(self.messages, token).with_held(self.held).with_lease(held.lease.clone())
+    }
+}

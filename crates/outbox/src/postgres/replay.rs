@@ -1,0 +1,168 @@
+//! Replay: a cursor moves back, so that history comes again. Nothing that was pending is lost by it.
+
+use sqlx::{PgConnection, Row};
+use uuid::Uuid;
+
+use super::Outbox;
+use super::error::classify;
+use super::row::At;
+use super::window::Snapshot;
+use crate::admin::ReplayFrom;
+use crate::error::{Error, ErrorKind, Result};
+
+const FIRST_BY_ID: &str = "select seq from outbox.messages where id = $1";
+const FIRST_BY_TIME: &str = "select min(seq) as seq from outbox.messages where occurred_at >= $1";
+const FIRST: &str = "select min(seq) as seq from outbox.messages";
+
+const LOCK: &str = "
+    select lane, lanes, s1::text, floor, base, system_id = (select system_identifier from pg_control_system()) as native
+    from outbox.cursors where name = $1 order by lane for update";
+
+const FOREIGN: &str = "
+    select name from outbox.cursors where system_id <> (select system_identifier from pg_control_system()) limit 1";
+
+/// Rows that came with a restore have ids of another server; 3 is a transaction that every snapshot shows.
+const MAKE_NATIVE: &str = "update outbox.messages set xid = '3' where seq between $1 and $2 and xid <> '3'";
+
+const OLDEST: &str = "select min(xid::text::bigint)::text as xid from outbox.messages where seq >= $1";
+const LOWEST: &str = "select min(seq) as seq from outbox.messages where xid >= $1::text::xid8 and seq > $2";
+
+/// The rows that will come: of the replay, and those that were pending anyway.
+const COUNT: &str = "
+    select count(*) from outbox.messages m
+    where seq > $2 and not pg_visible_in_snapshot(xid, $1::text::pg_snapshot)
+      and ($3::int = 1 or outbox.lane_of(key, seq, $3::int) = $4)";
+
+const UNPARK: &str = "
+    delete from outbox.parked p using outbox.messages m
+    where p.cursor = $1 and p.lane = $4 and m.seq = p.seq and m.seq > $3
+      and not pg_visible_in_snapshot(m.xid, $2::text::pg_snapshot)";
+
+const MOVE: &str = "
+    update outbox.cursors
+    set s1 = $3::text::pg_snapshot, s2 = null, pos = 0, floor = $4, base = $5, epoch = epoch + 1
+    where name = $1 and lane = $2";
+
+impl Outbox {
+    pub(super) async fn replay_from(&self, cursor: &str, from: &ReplayFrom, dry_run: bool) -> Result<u64> {
+        let failed = |error| classify(error, format_args!("replaying on cursor '{cursor}'"));
+        let mut tx = self.pool.begin().await.map_err(failed)?;
+        let lanes =
+            sqlx::query(LOCK).bind(cursor).persistent(false).fetch_all(&mut *tx).await.map_err(failed)?;
+        if lanes.is_empty() {
+            return Err(Error::new(ErrorKind::NotFound, format!("there is no cursor '{cursor}'")));
+        }
+        let Some(first) = first(&mut tx, from).await? else { return Ok(0) };
+        let mut count = 0;
+        for lane in &lanes {
+            let base: i64 = lane.get("base");
+            if first <= base {
+                make_native(&mut tx, first, base).await?;
+            }
+            let oldest: Option<String> = sqlx::query(OLDEST)
+                .bind(first)
+                .persistent(false)
+                .fetch_one(&mut *tx)
+                .await
+                .map_err(failed)?
+                .get("xid");
+            let Some(oldest) = oldest.and_then(|xid| xid.parse::<u64>().ok()) else { continue };
+            let s1: Snapshot = lane
+                .get::<String, _>("s1")
+                .parse()
+                .map_err(|error: String| failed(sqlx::Error::Decode(error.into())))?;
+            let target = Target::new(&mut tx, &s1, oldest, first, lane.get("floor")).await.map_err(failed)?;
+            let (lanes, lane): (i32, i32) = (lane.get("lanes"), lane.get("lane"));
+            let (snapshot, floor) = (target.s1.to_string(), target.floor.max(target.base));
+            let counted = sqlx::query(COUNT).bind(&snapshot).bind(floor).bind(lanes).bind(lane);
+            let counted = counted.persistent(false).fetch_one(&mut *tx).await.map_err(failed)?;
+            count += u64::try_from(counted.get::<i64, _>(0)).unwrap_or(0);
+            let unpark =
+                sqlx::query(UNPARK).bind(cursor).bind(&snapshot).bind(floor).bind(lane).persistent(false);
+            unpark.execute(&mut *tx).await.map_err(failed)?;
+            let moved = sqlx::query(MOVE)
+                .bind(cursor)
+                .bind(lane)
+                .bind(&snapshot)
+                .bind(target.floor)
+                .bind(target.base);
+            moved.persistent(false).execute(&mut *tx).await.map_err(failed)?;
+        }
+        if dry_run {
+            tx.rollback().await.map_err(failed)?;
+        } else {
+            tx.commit().await.map_err(failed)?;
+        }
+        Ok(count)
+    }
+}
+
+/// Where a cursor is moved to.
+struct Target {
+    s1: Snapshot,
+    floor: i64,
+    base: i64,
+}
+
+impl Target {
+    /// A place before `first` that keeps everything pending which `s1` did not show.
+    async fn new(
+        tx: &mut PgConnection,
+        s1: &Snapshot,
+        oldest: u64,
+        first: i64,
+        floor: i64,
+    ) -> sqlx::Result<Self> {
+        let target = s1.below(oldest.min(s1.xmax), &[]);
+        // Transactions that s1 saw in progress may yet bring rows with small numbers; then nothing is cut off.
+        if s1.in_progress.iter().any(|xid| *xid >= target.xmax) {
+            return Ok(Self { s1: target, floor: 0, base: 0 });
+        }
+        // Rows below `first` that are not shown by s1 lie above the floor; below it all of them are done.
+        let base = if target.in_progress.is_empty() && first - 1 <= floor { first - 1 } else { 0 };
+        let lowest = sqlx::query(LOWEST).bind(target.xmax.to_string()).bind(base).persistent(false);
+        let lowest: Option<i64> = lowest.fetch_one(tx).await?.get("seq");
+        Ok(Self { s1: target, floor: lowest.map_or(floor, |lowest| floor.min(lowest - 1)).max(base), base })
+    }
+}
+
+async fn first(tx: &mut PgConnection, from: &ReplayFrom) -> Result<Option<i64>> {
+    let failed = |error| classify(error, "looking for the start of the replay");
+    let row = match from {
+        ReplayFrom::Start => sqlx::query(FIRST).persistent(false).fetch_optional(tx).await.map_err(failed)?,
+        ReplayFrom::Time(time) => sqlx::query(FIRST_BY_TIME)
+            .bind(At(*time))
+            .persistent(false)
+            .fetch_optional(tx)
+            .await
+            .map_err(failed)?,
+        ReplayFrom::Message(id) => {
+            let gone = || Error::new(ErrorKind::NotFound, format!("there is no message '{id}' (any more)"));
+            let uuid = Uuid::parse_str(id.as_str()).map_err(|_| gone())?;
+            let row = sqlx::query(FIRST_BY_ID)
+                .bind(uuid)
+                .persistent(false)
+                .fetch_optional(tx)
+                .await
+                .map_err(failed)?;
+            return Ok(Some(row.ok_or_else(gone)?.get("seq")));
+        }
+    };
+    Ok(row.and_then(|row| row.get("seq")))
+}
+
+/// Gives rows of before a restore an id that means something here; every other cursor must be through with them.
+async fn make_native(tx: &mut PgConnection, first: i64, last: i64) -> Result<()> {
+    let failed = |error| classify(error, "preparing rows of before a restore");
+    if let Some(row) =
+        sqlx::query(FOREIGN).persistent(false).fetch_optional(&mut *tx).await.map_err(failed)?
+    {
+        let name: String = row.get("name");
+        let what = format!(
+            "cursor '{name}' has not run since the database was restored; run its pipe once, then replay"
+        );
+        return Err(Error::new(ErrorKind::Config, what));
+    }
+    sqlx::query(MAKE_NATIVE).bind(first).bind(last).persistent(false).execute(tx).await.map_err(failed)?;
+    Ok(())
+}

@@ -1,0 +1,6 @@
+//! The testbed tests itself: a fault that does not happen would make the other tests worthless.
+
+mod lifetime;
+mod postgres;
+mod proxy;
+mod rabbitmq;
