@@ -22,6 +22,11 @@ pub fn migrations(_database: Database) -> &'static [Migration] {
     &[]
 }
 
+/// The steps of a kind of database as one script, after which `migrate` finds nothing to do.
+pub fn script(database: Database) -> String {
+    migrations(database).iter().map(|step| step.sql).collect()
+}
+
 /// An open outbox.
 #[derive(Clone)]
 pub enum Log {}
@@ -57,7 +62,7 @@ impl Log {
     }
 
     /// The cursors of a pipe, one per lane.
-    pub fn cursors(&self, _pipe: &PipePlan, _owner: &str, _notify: bool) -> Vec<Arc<dyn Source>> {
+    pub fn cursors(&self, _pipe: &PipePlan, _owner: &str) -> Vec<Arc<dyn Source>> {
         match *self {}
     }
 }

@@ -4,6 +4,7 @@ use std::fmt;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
+use percent_encoding::{AsciiSet, CONTROLS, percent_decode_str, utf8_percent_encode};
 use url::{Host, Url};
 
 use crate::mistake::did_you_mean;
@@ -45,6 +46,9 @@ const SCHEMES: [(&str, Option<Kind>); 11] = [
     ("http", None),
     ("https", None),
 ];
+
+/// What must be encoded in the path of a file, to be no other part of a URL.
+const IN_PATH: AsciiSet = CONTROLS.add(b'%').add(b'?').add(b'#');
 
 /// A checked connection.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -96,7 +100,7 @@ impl Connection {
     pub fn sqlite_file(&self) -> Option<PathBuf> {
         let path = self.url.reveal().strip_prefix("sqlite://").filter(|_| self.kind == Kind::Sqlite)?;
         let path = path.split('?').next().unwrap_or_default();
-        Some(PathBuf::from(path.replace("%3F", "?").replace("%23", "#").replace("%25", "%")))
+        Some(PathBuf::from(&*percent_decode_str(path).decode_utf8_lossy()))
     }
 }
 
@@ -132,11 +136,11 @@ fn sqlite_url(url: &str, base: &Path) -> Result<String, Rule> {
     if path.is_empty() || path == ":memory:" || query.is_some_and(|query| query.contains("mode=memory")) {
         return rule("names no file", "an outbox must outlive the process: write sqlite:path/to/file.db");
     }
-    let path = base.join(path.replace("%20", " "));
-    let Some(path) = path.to_str() else {
-        return rule("is in a folder whose name is not UTF-8", "move the file to another folder");
+    let path = percent_decode_str(path).decode_utf8().map(|path| base.join(&*path));
+    let Some(path) = path.as_deref().ok().and_then(Path::to_str) else {
+        return rule("is a path that is not UTF-8", "rename the file or its folder");
     };
-    let path = path.replace('%', "%25").replace('?', "%3F").replace('#', "%23");
+    let path = utf8_percent_encode(path, &IN_PATH);
     Ok(match query {
         Some(query) => format!("sqlite://{path}?{query}"),
         None => format!("sqlite://{path}"),
@@ -252,6 +256,10 @@ mod tests {
         for url in ["sqlite:///var/shop.db", "sqlite:/var/shop.db"] {
             assert_eq!(parse(url, false).expect("valid").url.reveal(), "sqlite:///var/shop.db");
         }
+        let odd = Connection::parse("shop", "sqlite:a%3Fb.db?mode=rw", None, false, Path::new("/50% #1"))
+            .expect("valid");
+        assert_eq!(odd.url.reveal(), "sqlite:///50%25 %231/a%3Fb.db?mode=rw");
+        assert_eq!(odd.sqlite_file(), Some(PathBuf::from("/50% #1/a?b.db")));
         assert!(broken("sqlite::memory:").contains("names no file"));
         assert!(broken("sqlite:").contains("names no file"));
     }

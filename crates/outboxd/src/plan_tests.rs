@@ -153,101 +153,104 @@ fn every_mistake_is_told_in_one_run_in_the_order_of_the_file() {
     assert!(found[6].contains("there is no such sink | known are: events, screen"), "{found:#?}");
 }
 
+fn assert_each(cases: &[(String, &str)]) {
+    for (text, expected) in cases {
+        let line = only_mistake(text);
+        assert!(line.contains(expected), "expected: {expected}\nfound:    {line}");
+    }
+}
+
+/// The base with something in it replaced.
+fn base(from: &str, to: &str) -> String {
+    assert!(BASE.contains(from), "{from}");
+    BASE.replace(from, to)
+}
+
 #[test]
-fn references_and_kinds_are_checked() {
-    for (text, expected) in [
+fn references_and_what_is_missing() {
+    assert_each(&[
         (
-            BASE.replace("on = \"shop\"", "on = \"shp\""),
+            base("on = \"shop\"", "on = \"shp\""),
             "sources.orders.on = \"shp\": there is no such connection | did you mean 'shop'?",
         ),
-        (BASE.replace("on = \"shop\"", "on = \"rabbit\""), "a queue as a source is not supported yet"),
+        (base("on = \"shop\"", "on = \"rabbit\""), "a queue as a source is not supported yet"),
         (
-            BASE.replace("on = \"rabbit\"", "on = \"shop\""),
+            base("on = \"rabbit\"", "on = \"shop\""),
             "sinks.events.on = \"shop\": a sqlite database is no sink",
         ),
-        (BASE.replace("from = \"orders\"\n", ""), "[pipes.relay] has no 'from' | name the source"),
-        (BASE.replace("to = \"screen\"\n", ""), "[pipes.relay] has no 'to' | name the sink"),
-        (BASE.replace("exchange = \"e\"\n", ""), "[sinks.events] has no 'exchange'"),
+        (base("from = \"orders\"\n", ""), "[pipes.relay] has no 'from' | name the source"),
+        (base("to = \"screen\"\n", ""), "[pipes.relay] has no 'to' | name the sink"),
+        (base("exchange = \"e\"\n", ""), "[sinks.events] has no 'exchange'"),
+        (base("stdout = true\n", ""), "[sinks.screen] has no 'on' or 'stdout' or 'file' | write on ="),
         (
-            BASE.replace("stdout = true\n", ""),
-            "[sinks.screen] has no 'on' or 'stdout' or 'file' | write on =",
+            base("rabbit = \"amqp://localhost\"", "rabbit = { plaintext = true }"),
+            "[connections.rabbit] has no 'url'",
         ),
+        (String::new(), ":1:1: nothing is configured"),
+    ]);
+}
+
+#[test]
+fn contradictions_and_duplicates() {
+    let exchange = |more: &str| base("exchange = \"e\"", &format!("exchange = \"e\"\n{more}"));
+    let to_events = base("to = \"screen\"", "to = \"events\"");
+    assert_each(&[
         (
-            BASE.replace("stdout = true", "stdout = true\nexchange = \"e\""),
+            base("stdout = true", "stdout = true\nexchange = \"e\""),
             "'exchange' has no meaning in [sinks.screen] | it belongs to a sink with 'on'",
         ),
-        (BASE.replace("stdout = true", "stdout = true\nfile = \"a\""), "stands beside 'stdout'"),
-        (BASE.replace("stdout = true", "http = \"http://localhost\"\nstdout = true"), "not supported yet"),
+        (base("stdout = true", "stdout = true\nfile = \"a\""), "stands beside 'stdout'"),
+        (base("on = \"shop\"", "on = \"shop\"\n[sources.b]\non = \"shop\""), "is the source for it already"),
         (
-            BASE.replace("on = \"shop\"", "on = \"shop\"\nlayout = \"table\""),
-            "layout = \"table\": is not supported yet",
-        ),
-        (
-            BASE.replace("on = \"shop\"", "on = \"shop\"\n[sources.b]\non = \"shop\""),
-            "is the source for it already",
-        ),
-        (BASE.replace("exchange = \"e\"", "exchange = \"e'x\""), "a character that a name cannot have"),
-        (
-            BASE.replace(
-                "exchange = \"e\"",
-                "exchange = \"e\"\nqueues = [{ name = \"q\" }, { name = \"q\" }]",
-            ),
+            exchange("queues = [{ name = \"q\" }, { name = \"q\" }]"),
             "queues[1].name = \"q\": is listed twice",
         ),
+        (exchange("kind = \"direct\"\nqueues = [{ name = \"q\" }]"), "queues[0]] has no 'keys'"),
+        (base("stdout = true", "file = \"a\"\n[sinks.b]\nfile = \"a\""), "writes to this file already"),
+        (format!("{to_events}lease = \"15s\"\n"), "is too short for sink 'events'"),
         (
-            BASE.replace(
-                "exchange = \"e\"",
-                "exchange = \"e\"\nkind = \"direct\"\nqueues = [{ name = \"q\" }]",
-            ),
-            "queues[0]] has no 'keys'",
-        ),
-        (
-            BASE.replace("stdout = true", "file = \"a\"\n[sinks.b]\nfile = \"a\""),
-            "writes to this file already",
-        ),
-        (
-            BASE.replace("to = \"screen\"", "to = \"events\"\nlease = \"15s\""),
-            "is too short for sink 'events'",
-        ),
-        (
-            BASE.replace("to = \"screen\"", "to = \"events\"")
-                .replace("on = \"shop\"", "on = \"shop\"\nmax_payload = \"17MiB\""),
+            to_events.replace("on = \"shop\"", "on = \"shop\"\nmax_payload = \"17MiB\""),
             "is above max_message = \"16MiB\"",
         ),
         (format!("{BASE}retry_first = \"10m\"\n"), "'retry_first' is above 'retry_most'"),
+        (format!("{BASE}from = \"x\"\n"), "not valid TOML: duplicate key"),
+    ]);
+}
+
+#[test]
+fn values_that_break_a_rule() {
+    let rabbit = |url: &str| base("amqp://localhost", url);
+    assert_each(&[
+        (base("stdout = true", "http = \"http://localhost\"\nstdout = true"), "not supported yet"),
         (
-            BASE.replace("[pipes.relay]", "[pipes.\"re'lay\"]"),
+            base("on = \"shop\"", "on = \"shop\"\nlayout = \"table\""),
+            "layout = \"table\": is not supported yet",
+        ),
+        (base("exchange = \"e\"", "exchange = \"e'x\""), "a character that a name cannot have"),
+        (
+            base("[pipes.relay]", "[pipes.\"re'lay\"]"),
             "\"re'lay\" in [pipes] is no name | a name begins with",
         ),
         (
-            BASE.replace("amqp://localhost", "mongo://localhost"),
+            rabbit("mongo://localhost"),
             "connections.rabbit = \"mongo://localhost\": the scheme 'mongo' is unknown",
         ),
         (
-            BASE.replace("amqp://localhost", "${RABBIT_URL}"),
+            rabbit("${RABBIT_URL}"),
             "3:10: connections.rabbit: the environment variable RABBIT_URL is not set | set RABBIT_URL",
         ),
-        (BASE.replace("amqp://localhost", "amqp://broker.example"), "would send unencrypted"),
+        (rabbit("amqp://broker.example"), "would send unencrypted"),
         (format!("{BASE}[relay]\nname = \" \"\n"), "relay.name: must have"),
         (format!("{BASE}[log]\nlevel = \"loud\"\n"), "must be one of: error, warn, info, debug, trace"),
         (
-            BASE.replace(
+            base(
                 "rabbit = \"amqp://localhost\"",
                 "rabbit = { url = \"amqp://a@localhost\", password_file = \"/nonexistent\" }",
             ),
             "connections.rabbit.password_file = \"/nonexistent\": cannot be read",
         ),
-        (
-            BASE.replace("rabbit = \"amqp://localhost\"", "rabbit = { plaintext = true }"),
-            "[connections.rabbit] has no 'url'",
-        ),
-        (String::new(), ":1:1: nothing is configured"),
-        (format!("{BASE}from = \"x\"\n"), "not valid TOML: duplicate key"),
         ("[connections\nshop = 1".to_owned(), "not valid TOML"),
-    ] {
-        let line = only_mistake(&text);
-        assert!(line.contains(expected), "expected: {expected}\nfound:    {line}");
-    }
+    ]);
 }
 
 #[test]

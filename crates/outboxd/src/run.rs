@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use outbox::policy::Backoff;
-use outbox::{Pipe, Sink, Stats};
+use outbox::{ErrorKind, Pipe, Sink, Stats};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
@@ -17,7 +17,7 @@ use crate::backends::{self, Log};
 use crate::cli::args::RunArgs;
 use crate::mistake::did_you_mean;
 use crate::once;
-use crate::plan::{PipePlan, Plan, SourcePlan};
+use crate::plan::{PipePlan, Plan, SourcePlan, Target};
 use crate::trouble::{Exit, Trouble};
 
 /// How long a source that cannot be opened is left alone.
@@ -32,13 +32,25 @@ pub async fn run(plan: &Plan, args: &RunArgs) -> anyhow::Result<Exit> {
     let chosen = choose(plan, &args.pipe)?;
     let stop = CancellationToken::new();
     listen(stop.clone())?;
+    // A pipe to a broker does not care whether somebody reads the output of another.
+    let only_stdout = chosen.iter().all(|pipe| plan.sinks[&pipe.to].target == Target::Stdout);
+    let unread = if only_stdout { stop.clone() } else { CancellationToken::new() };
+    let mut worst = Exit::Ok;
     let mut sinks = BTreeMap::new();
     for name in chosen.iter().map(|pipe| &pipe.to).collect::<BTreeSet<_>>() {
         let sink = &plan.sinks[name];
-        let opened = backends::sink(sink, &stop)
-            .map_err(|error| Trouble::at_sink("cannot use the sink", sink, &error))?;
-        sinks.insert(name.clone(), opened);
+        match backends::sink(sink, &unread) {
+            Ok(opened) => {
+                sinks.insert(name.clone(), opened);
+            }
+            Err(error) => {
+                let trouble = Trouble::at_sink("its pipes do not run: cannot use the sink", sink, &error);
+                tracing::error!(sink = name, "{trouble}; {}", trouble.help());
+                worst = trouble.exit;
+            }
+        }
     }
+    let chosen: Vec<_> = chosen.into_iter().filter(|pipe| sinks.contains_key(&pipe.to)).collect();
     let owner = plan.relay.clone().unwrap_or_else(owner_name);
     let mut tasks = JoinSet::new();
     for name in chosen.iter().map(|pipe| &pipe.from).collect::<BTreeSet<_>>() {
@@ -50,7 +62,6 @@ pub async fn run(plan: &Plan, args: &RunArgs) -> anyhow::Result<Exit> {
         tasks.spawn(worker.work());
     }
     tracing::info!(owner, pipes = chosen.len(), "outboxd is up");
-    let mut worst = Exit::Ok;
     while let Some(ended) = tasks.join_next().await {
         let exit = ended.unwrap_or_else(|panic| {
             tracing::error!(%panic, "a source ended by a bug");
@@ -140,7 +151,7 @@ impl SourceWorker {
         let mut running = JoinSet::new();
         let mut stats = Vec::new();
         for (pipe, sink) in &self.pipes {
-            for cursor in log.cursors(pipe, &self.owner, self.source.options.notify) {
+            for cursor in log.cursors(pipe, &self.owner) {
                 let lane = build(pipe, cursor, sink.clone());
                 stats.push((pipe.clone(), lane.stats()));
                 running.spawn(run_pipe(pipe.clone(), self.source.clone(), lane, stop.clone()));
@@ -241,6 +252,8 @@ async fn retain(source: Arc<SourcePlan>, log: Log, age: Duration, stop: Cancella
                         break;
                     }
                 }
+                // The pipes tell of it, and end.
+                Err(error) if error.kind() == ErrorKind::NotMigrated => return,
                 Err(error) => {
                     if !failing {
                         tracing::warn!(

@@ -65,7 +65,10 @@ impl Trouble {
     pub fn at_source(doing: &str, source: &SourcePlan, error: &outbox::Error) -> Self {
         let exit = if is_out_of_reach(error.kind()) { Exit::Source } else { Exit::Failed };
         let place = format!("source '{}' at {}", source.name, source.connection.url);
-        Self::new(exit, format!("{doing} ({place}): {}", error.chain()), error.advice())
+        // A pipe tries again by itself, a verb does not.
+        let help = error.advice().replace("it is tried again by itself", "try again later");
+        let help = help.replace("work resumes by itself", "then try again");
+        Self::new(exit, format!("{doing} ({place}): {}", error.chain()), help)
     }
 
     /// Something failed at a sink.

@@ -63,9 +63,10 @@ pub async fn list(args: &ListArgs, plan: &Plan, output: &mut Output) -> anyhow::
         let entries = entries.map_err(|error| source.trouble("cannot list", &error))?;
         found.extend(entries.into_iter().map(|entry| (source.source.name.clone(), entry)));
     }
-    // A page ends with a whole message, so that the next one begins with another.
-    let next = found.last().map(|(_, entry)| entry.position);
-    let next = next.filter(|_| opened.len() == 1 && found.len() >= args.limit as usize);
+    let next = match (&opened[..], found.last()) {
+        ([source], Some((_, last))) => next_page(source, &filter, last.position).await?,
+        _ => None,
+    };
     if output.is_json() {
         let messages: Vec<Value> = found.iter().map(|(source, entry)| to_json(source, entry)).collect();
         output.json(&json!({ "messages": messages, "next": next }))?;
@@ -78,9 +79,17 @@ pub async fn list(args: &ListArgs, plan: &Plan, output: &mut Output) -> anyhow::
     let header = ["position", "id", "type", "key", "pipe", "state", "attempts", "occurred", "cause"];
     output.table(&header, &found.iter().map(|(_, entry)| to_cells(entry)).collect::<Vec<_>>())?;
     if let Some(next) = next {
-        output.note(format_args!("there may be more: --after {next}"));
+        output.note(format_args!("there are more: --after {next}"));
     }
     Ok(Exit::Ok)
+}
+
+/// Where the next page begins, if there is one. A full page does not tell: it ends with a whole message.
+async fn next_page(source: &Opened<'_>, filter: &Filter, last: u64) -> Result<Option<u64>, Trouble> {
+    let rest = Filter { after: Some(last), limit: 1, ..filter.clone() };
+    let rest = source.log.admin().list(&rest).await;
+    let rest = rest.map_err(|error| source.trouble("cannot list", &error))?;
+    Ok((!rest.is_empty()).then_some(last))
 }
 
 /// An entry for scripts; a cursor is called by the name of its pipe everywhere outside of the library.

@@ -48,18 +48,12 @@ pub async fn migrate(args: &MigrateArgs, file: &Path, output: &mut Output) -> an
 }
 
 fn print(database: Database, output: &mut Output) -> anyhow::Result<Exit> {
-    let migrations = backends::migrations(database);
     if output.is_json() {
-        let steps = migrations
-            .iter()
-            .map(|step| json!({ "version": step.version, "name": step.name, "sql": step.sql }));
+        let steps = backends::migrations(database).iter();
+        let steps = steps.map(|step| json!({ "version": step.version, "name": step.name, "sql": step.sql }));
         output.json(&json!({ "migrations": steps.collect::<Vec<_>>() }))?;
-        return Ok(Exit::Ok);
-    }
-    for step in migrations {
-        output.line(format_args!("-- {:03} {}", step.version, step.name))?;
-        output.line(step.sql.trim_end())?;
-        output.line("")?;
+    } else {
+        output.line(backends::script(database).trim_end())?;
     }
     Ok(Exit::Ok)
 }

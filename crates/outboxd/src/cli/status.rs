@@ -3,12 +3,13 @@
 use std::time::Duration;
 
 use jiff::Timestamp;
-use outbox::admin::{COUNTED_AT_MOST, CursorStatus};
+use outbox::admin::{COUNTED_AT_MOST, CursorStatus, Entry, Filter};
 use serde_json::{Value, json};
 
 use super::args::StatusArgs;
 use super::output::Output;
-use super::{choose, open};
+use super::{Opened, choose, open};
+use crate::options::Start;
 use crate::plan::{Plan, SourcePlan};
 use crate::quantity::{show_age, show_duration};
 use crate::trouble::{Exit, Trouble};
@@ -18,6 +19,7 @@ struct Row {
     source: String,
     pipe: String,
     cursor: Option<CursorStatus>,
+    lag_seconds: Option<f64>,
 }
 
 /// Shows every pipe. A source that does not answer does not hide the others.
@@ -52,21 +54,33 @@ async fn look(plan: &Plan, source: &SourcePlan) -> Result<Vec<Row>, Trouble> {
     let opened = open(source).await?;
     let cursors = opened.log.admin().status().await;
     let cursors = cursors.map_err(|error| opened.trouble("cannot read the status", &error))?;
-    let idle: Vec<_> = plan
-        .pipes_from(&source.name)
-        .filter(|pipe| !cursors.iter().any(|cursor| cursor.cursor == pipe.name))
-        .map(|pipe| Row { source: source.name.clone(), pipe: pipe.name.clone(), cursor: None })
-        .collect();
-    let running = cursors.into_iter().map(|cursor| Row {
+    let is_known = |name: &str| cursors.iter().any(|cursor| cursor.cursor == name);
+    let mut rows = Vec::new();
+    for pipe in plan.pipes_from(&source.name).filter(|pipe| !is_known(&pipe.name)) {
+        // Nothing of the log has been carried by it: it is as far behind as the log is old.
+        let lag_seconds =
+            if pipe.options.start == Start::Beginning { age_of_log(&opened).await? } else { None };
+        rows.push(Row { source: source.name.clone(), pipe: pipe.name.clone(), cursor: None, lag_seconds });
+    }
+    let known = cursors.into_iter().map(|cursor| Row {
         source: source.name.clone(),
         pipe: cursor.cursor.clone(),
+        lag_seconds: cursor.lag_seconds,
         cursor: Some(cursor),
     });
-    Ok(running.chain(idle).collect())
+    Ok(known.chain(rows).collect())
+}
+
+async fn age_of_log(opened: &Opened<'_>) -> Result<Option<f64>, Trouble> {
+    let oldest = opened.log.admin().list(&Filter { limit: 1, ..Filter::default() }).await;
+    let oldest = oldest.map_err(|error| opened.trouble("cannot read the status", &error))?;
+    let age = |entry: &Entry| Timestamp::now().duration_since(entry.occurred_at).as_secs_f64().max(0.0);
+    Ok(oldest.first().map(age))
 }
 
 fn to_json(row: &Row) -> Value {
     let mut shown = json!({ "source": row.source, "pipe": row.pipe, "started": row.cursor.is_some() });
+    shown["lag_seconds"] = json!(row.lag_seconds);
     if let Some(cursor) = &row.cursor
         && let (Value::Object(shown), Ok(Value::Object(fields))) = (&mut shown, serde_json::to_value(cursor))
     {
@@ -77,7 +91,8 @@ fn to_json(row: &Row) -> Value {
 
 fn to_cells(row: &Row, now: Timestamp) -> Vec<String> {
     let Some(cursor) = &row.cursor else {
-        let mut cells = vec![row.pipe.clone(), row.source.clone(), "not started".to_owned()];
+        let lag = row.lag_seconds.map_or("-".to_owned(), show_age);
+        let mut cells = [&row.pipe, &row.source, "not started", "-", &lag].map(str::to_owned).to_vec();
         cells.resize(9, "-".to_owned());
         return cells;
     };
@@ -92,7 +107,7 @@ fn to_cells(row: &Row, now: Timestamp) -> Vec<String> {
         row.source.clone(),
         owner,
         counted(cursor.pending),
-        cursor.lag_seconds.map_or("-".to_owned(), show_age),
+        row.lag_seconds.map_or("-".to_owned(), show_age),
         counted(cursor.waiting),
         counted(cursor.behind),
         counted(cursor.dead),
@@ -105,8 +120,8 @@ fn counted(count: u64) -> String {
 }
 
 fn check_lag(rows: &[Row], limit: Duration) -> Result<Exit, Trouble> {
-    let lag = |row: &Row| row.cursor.as_ref().and_then(|cursor| cursor.lag_seconds);
-    let worst = rows.iter().filter_map(|row| Some((lag(row)?, row))).max_by(|a, b| a.0.total_cmp(&b.0));
+    let worst =
+        rows.iter().filter_map(|row| Some((row.lag_seconds?, row))).max_by(|a, b| a.0.total_cmp(&b.0));
     match worst {
         Some((seconds, row)) if seconds > limit.as_secs_f64() => {
             let what = format!(

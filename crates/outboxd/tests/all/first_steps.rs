@@ -33,7 +33,10 @@ fn init_does_not_overwrite_unless_told() {
 fn status_tells_of_every_pipe() {
     let program = Program::migrated(RELAY);
     let before = program.json(&["status"]);
-    assert_eq!(before, json!({ "pipes": [{ "source": "orders", "pipe": "relay", "started": false }] }));
+    assert_eq!(
+        before,
+        json!({ "pipes": [{ "source": "orders", "pipe": "relay", "started": false, "lag_seconds": null }] })
+    );
     assert!(program.ok(&["status"]).contains("not started"));
     program.make_folder("out");
     program.send("a");
@@ -84,6 +87,7 @@ fn list_filters_and_pages() {
     let first = program.json(&["list", "--limit", "3"]);
     let after = first["next"].as_u64().unwrap().to_string();
     assert_eq!(ids(&["--after", &after]), [id.trim()]);
+    assert_eq!(program.json(&["list", "--limit", "4"])["next"], json!(null), "a full page may be the last");
     assert!(program.ok(&["list"]).contains(id.trim()));
 }
 

@@ -76,3 +76,18 @@ fn a_pipe_that_cannot_go_on_stops_alone() {
     running.signal("TERM");
     assert_eq!(running.end().0, 1, "the end tells that one has failed");
 }
+
+#[test]
+fn a_source_that_is_not_there_yet_is_waited_for() {
+    let program = Program::with(SCREEN);
+    program.make_folder("shop.db");
+    let mut running = program.start(&["run"]);
+    running.wait_for("trying again");
+    std::fs::remove_dir(program.path("shop.db")).unwrap();
+    program.ok(&["migrate"]);
+    running.wait_for("started");
+    program.send("a");
+    running.next_line();
+    running.signal("TERM");
+    assert_eq!(running.end().0, 0);
+}
