@@ -150,3 +150,44 @@ fn completions_exist_for_every_shell() {
         assert!(program.ok(&["completions", shell]).contains("outboxd"));
     }
 }
+
+#[test]
+fn one_outbox_feeds_several_pipes_and_none_holds_up_another() {
+    let more = "[sinks.broken]\nfile = \"nowhere/lines.jsonl\"\n[pipes.audit]\nfrom = \"orders\"\nto = \"broken\"\npoll = \"10ms\"\n";
+    let program = Program::migrated(&format!("{}{more}", RELAY.replace("attempts = 1", "lanes = 3")));
+    program.make_folder("out");
+    for key in 0..20 {
+        program.send(&key.to_string());
+    }
+    let ran = program.run(&["run", "--once"]);
+    assert_eq!(ran.code, 5, "{ran:#?}");
+    assert_eq!(program.read("out/lines.jsonl").lines().count(), 20);
+    let status = program.json(&["status"]);
+    let sum = |pipe: &str, field: &str| {
+        let rows = status["pipes"].as_array().unwrap().iter().filter(|row| row["pipe"] == pipe);
+        rows.map(|row| row[field].as_u64().unwrap()).sum::<u64>()
+    };
+    assert_eq!((sum("relay", "delivered"), sum("relay", "pending")), (20, 0), "{status}");
+    assert_eq!((sum("audit", "delivered"), sum("audit", "pending")), (0, 20), "{status}");
+    assert!(program.ok(&["status"]).contains("relay/2"));
+    assert_eq!(program.run(&["run", "--once", "--pipe", "relay"]).code, 0);
+}
+
+#[test]
+fn the_log_can_be_json() {
+    let program = Program::migrated(&format!("{RELAY}[log]\nformat = \"json\"\n"));
+    let ran = program.run(&["run", "--once"]);
+    assert!(ran.stderr.lines().count() >= 3, "{ran:#?}");
+    for line in ran.stderr.lines() {
+        let line: serde_json::Value = serde_json::from_str(line).unwrap();
+        assert!(line["message"].is_string() && line["level"] == "INFO", "{line}");
+    }
+    assert_eq!(program.run(&["run", "--once", "-q"]).stderr, "");
+}
+
+#[test]
+fn colour_only_where_it_is_wanted() {
+    let program = Program::new();
+    assert!(!program.run(&["status"]).stderr.contains('\u{1b}'));
+    assert!(program.run(&["status", "--color", "always"]).stderr.contains("\u{1b}[1;31merror:"));
+}
