@@ -1,2 +1,92 @@
-//! x
-fn main() {}
+//! `outboxd`: carries events from a database transaction to whoever must hear of them.
+//!
+//! This file is one match over the verbs. [`config`] and [`plan`] turn a file into a checked plan,
+//! [`backends`] turns the plan into sources and sinks of the library, [`cli`] holds the verbs.
+#![allow(unreachable_pub, reason = "a program exports nothing: `pub` is for its other modules")]
+
+mod backends;
+mod cli;
+mod config;
+mod connection;
+mod demo;
+mod environment;
+mod logging;
+mod mistake;
+mod once;
+mod options;
+mod plan;
+mod quantity;
+mod reader;
+mod run;
+mod secret;
+mod show;
+mod trouble;
+
+use std::process::ExitCode;
+
+use clap::{CommandFactory, Parser};
+use outbox::admin::Repair;
+
+use cli::args::{Cli, ConfigVerb, Verb};
+use cli::output::Output;
+use options::LogOptions;
+use plan::Plan;
+use trouble::{Exit, report};
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let mut output = Output::new(&cli.global);
+    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => return report(&error.into(), &output).into(),
+    };
+    let ended =
+        runtime.block_on(run_verb(cli, &mut output)).and_then(|exit| Ok(output.flush().map(|()| exit)?));
+    // Something that hangs in a blocking call must not keep the program from ending.
+    runtime.shutdown_background();
+    ended.unwrap_or_else(|error| {
+        // Data that was written before the failure is still data.
+        let _ = output.flush();
+        report(&error, &output).into()
+    })
+}
+
+async fn run_verb(cli: Cli, output: &mut Output) -> anyhow::Result<ExitCode> {
+    let (global, file) = (&cli.global, cli.global.config.as_path());
+    let load = || -> anyhow::Result<Plan> {
+        let plan = cli::load(file)?;
+        logging::start(logging::for_verbs(plan.log.format), global);
+        Ok(plan)
+    };
+    let exit = match cli.verb {
+        Verb::Init(args) => cli::init(&args, file, output)?,
+        Verb::Validate => cli::validate(file, output)?,
+        Verb::Config { verb: ConfigVerb::Show } => cli::show_config(&load()?, output)?,
+        Verb::Completions { shell } => {
+            let mut script = Vec::new();
+            clap_complete::generate(shell, &mut Cli::command(), "outboxd", &mut script);
+            output.raw(&script)?;
+            Exit::Ok
+        }
+        Verb::Migrate(args) => cli::migrate(&args, file, output).await?,
+        Verb::Run(args) => {
+            let plan = cli::load(file)?;
+            logging::start(plan.log, global);
+            run::run(&plan, &args).await?
+        }
+        Verb::Demo(mut args) => {
+            logging::start(logging::for_verbs(LogOptions::default().format), global);
+            args.format = global.format;
+            return demo::run(args).await;
+        }
+        Verb::Status(args) => cli::status(&args, &load()?, output).await?,
+        Verb::List(args) => cli::list(&args, &load()?, output).await?,
+        Verb::Show(args) => cli::show(&args, &load()?, output).await?,
+        Verb::Retry(args) => cli::repair(&args, Repair::Retry, &load()?, output).await?,
+        Verb::Skip(args) => cli::repair(&args, Repair::Skip, &load()?, output).await?,
+        Verb::Replay(args) => cli::replay(&args, &load()?, output).await?,
+        Verb::Purge(args) => cli::purge(&args, &load()?, output).await?,
+        Verb::Send(args) => cli::send(&args, &load()?, output).await?,
+    };
+    Ok(exit.into())
+}

@@ -1,0 +1,368 @@
+//! What can be typed. Only shapes and words; what a verb does is in its own file.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use jiff::Timestamp;
+use outbox::admin::Stand;
+
+use crate::quantity::parse_duration;
+
+/// The end of `--help`; `docs/reference/cli.md` has the same list.
+pub const EXIT_CODES: &str = "\
+Exit codes:
+  0    ok
+  1    failed
+  2    wrong usage, or not confirmed
+  3    the configuration is invalid
+  4    a source cannot be reached
+  5    a sink cannot be reached
+  7    the lag is above --max-lag
+  130  left at the second signal, without draining
+
+Data goes to standard output, everything else to standard error.";
+
+/// Carries events from a database transaction to whoever must hear of them.
+#[derive(Debug, Parser)]
+#[command(name = "outboxd", version, after_help = EXIT_CODES, propagate_version = true)]
+pub struct Cli {
+    /// Flags of every verb.
+    #[command(flatten)]
+    pub global: Global,
+    /// The verb.
+    #[command(subcommand)]
+    pub verb: Verb,
+}
+
+/// Flags of every verb.
+#[derive(Debug, Args)]
+pub struct Global {
+    /// The configuration
+    #[arg(long, global = true, env = "OUTBOXD_CONFIG", default_value = "outboxd.toml", value_name = "PATH")]
+    pub config: PathBuf,
+    /// How data is written to standard output
+    #[arg(long, global = true, value_enum, default_value_t = Format::Table)]
+    pub format: Format,
+    /// Says more; twice says everything
+    #[arg(short, long, global = true, action = clap::ArgAction::Count)]
+    pub verbose: u8,
+    /// Says less; twice only errors
+    #[arg(short, long, global = true, action = clap::ArgAction::Count, conflicts_with = "verbose")]
+    pub quiet: u8,
+    /// Whether to use colour on standard error; NO_COLOR is honoured
+    #[arg(long, global = true, value_enum, default_value_t = Color::Auto)]
+    pub color: Color,
+}
+
+/// How data is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    /// For people.
+    Table,
+    /// For scripts.
+    Json,
+}
+
+/// Whether to use colour.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Color {
+    /// On a terminal.
+    Auto,
+    /// Always.
+    Always,
+    /// Never.
+    Never,
+}
+
+/// The verbs.
+#[derive(Debug, Subcommand)]
+pub enum Verb {
+    /// Writes a commented configuration that runs at once
+    Init(InitArgs),
+    /// Checks the configuration, offline, and tells every mistake
+    Validate,
+    /// Makes or updates the tables of every source, or prints their SQL
+    Migrate(MigrateArgs),
+    /// Runs every pipe until a signal: the first drains, the second leaves
+    Run(RunArgs),
+    /// A small shop, three pipes and what goes wrong, in a folder of its own
+    Demo(DemoArgs),
+    /// Tells how every pipe stands
+    Status(StatusArgs),
+    /// Lists messages
+    List(ListArgs),
+    /// Shows a message and what became of it on every pipe
+    Show(ShowArgs),
+    /// Tries messages that are set aside again, at once and with all attempts
+    Retry(RepairArgs),
+    /// Lets messages that are set aside go; their keys go on
+    Skip(RepairArgs),
+    /// Moves a pipe back, so that messages come again
+    Replay(ReplayArgs),
+    /// Removes what every pipe has done
+    Purge(PurgeArgs),
+    /// Writes a message into an outbox
+    Send(SendArgs),
+    /// Looks at the configuration
+    Config {
+        /// What to look at.
+        #[command(subcommand)]
+        verb: ConfigVerb,
+    },
+    /// Prints the completions of a shell
+    Completions {
+        /// The shell
+        shell: clap_complete::Shell,
+    },
+}
+
+/// What to look at in the configuration.
+#[derive(Debug, Subcommand)]
+pub enum ConfigVerb {
+    /// Prints the effective configuration: defaults filled in, secrets masked
+    Show,
+}
+
+/// Flags of `init`.
+#[derive(Debug, Args)]
+pub struct InitArgs {
+    /// Overwrites a configuration that is there
+    #[arg(long)]
+    pub force: bool,
+}
+
+/// A kind of database.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Database {
+    /// PostgreSQL.
+    Postgres,
+    /// SQLite.
+    Sqlite,
+}
+
+/// Flags of `migrate`.
+#[derive(Debug, Args)]
+pub struct MigrateArgs {
+    /// Prints the SQL instead of applying it; with a kind, needs no configuration
+    #[arg(long, value_name = "KIND", num_args = 0..=1)]
+    pub print: Option<Option<Database>>,
+    /// Only this source
+    #[arg(long, value_name = "NAME")]
+    pub source: Option<String>,
+}
+
+/// Flags of `run`.
+#[derive(Debug, Args)]
+pub struct RunArgs {
+    /// Carries what is pending, then leaves; what must wait is left for later
+    #[arg(long)]
+    pub once: bool,
+    /// Only this pipe; may be repeated
+    #[arg(long, value_name = "NAME")]
+    pub pipe: Vec<String>,
+}
+
+/// Flags of `demo`.
+#[derive(Debug, Args)]
+pub struct DemoArgs {
+    /// The folder to work in; a temporary one by default
+    #[arg(long)]
+    pub dir: Option<PathBuf>,
+    /// Ends by itself after so many seconds
+    #[arg(long)]
+    pub seconds: Option<u64>,
+    /// How the sum is written: the global flag.
+    #[arg(skip = Format::Table)]
+    pub format: Format,
+}
+
+/// Flags of `status`.
+#[derive(Debug, Args)]
+pub struct StatusArgs {
+    /// Only this source
+    #[arg(long, value_name = "NAME")]
+    pub source: Option<String>,
+    /// Ends with exit code 7 if a pipe is further behind
+    #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
+    pub max_lag: Option<Duration>,
+}
+
+/// Which messages are meant.
+#[derive(Debug, Clone, Default, Args)]
+pub struct Selection {
+    /// Only this source
+    #[arg(long, value_name = "NAME")]
+    pub source: Option<String>,
+    /// On this pipe
+    #[arg(long, value_name = "NAME")]
+    pub pipe: Option<String>,
+    /// In this state
+    #[arg(long, value_enum)]
+    pub state: Option<State>,
+    /// Of this type; a trailing * matches any ending
+    #[arg(long = "type", value_name = "TYPE")]
+    pub kind: Option<String>,
+    /// Of this key
+    #[arg(long)]
+    pub key: Option<String>,
+    /// With this cause, as in NO_ROUTE
+    #[arg(long)]
+    pub code: Option<String>,
+    /// With this header
+    #[arg(long, value_name = "NAME=VALUE", value_parser = parse_header)]
+    pub header: Option<(String, String)>,
+}
+
+/// Where a message stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum State {
+    /// Not read yet.
+    Pending,
+    /// To be tried again.
+    Waiting,
+    /// Waits for an earlier one of its key.
+    Behind,
+    /// Waits for a person.
+    Dead,
+    /// Done.
+    Done,
+}
+
+impl From<State> for Stand {
+    fn from(state: State) -> Self {
+        match state {
+            State::Pending => Self::Pending,
+            State::Waiting => Self::Waiting,
+            State::Behind => Self::Behind,
+            State::Dead => Self::Dead,
+            State::Done => Self::Done,
+        }
+    }
+}
+
+/// Flags of `list`.
+#[derive(Debug, Args)]
+pub struct ListArgs {
+    /// Which messages.
+    #[command(flatten)]
+    pub selection: Selection,
+    /// This message
+    #[arg(long)]
+    pub id: Option<String>,
+    /// At most so many
+    #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub limit: u32,
+    /// After this position, to page on
+    #[arg(long, value_name = "POSITION")]
+    pub after: Option<u64>,
+}
+
+/// Flags of `show`.
+#[derive(Debug, Args)]
+pub struct ShowArgs {
+    /// The id of the message
+    pub id: String,
+    /// Only this source
+    #[arg(long, value_name = "NAME")]
+    pub source: Option<String>,
+    /// Shows the payload too
+    #[arg(long)]
+    pub payload: bool,
+}
+
+/// Whether to ask before something changes.
+#[derive(Debug, Clone, Copy, Args)]
+pub struct Consent {
+    /// Only tells how many messages are meant
+    #[arg(long, conflicts_with = "yes")]
+    pub dry_run: bool,
+    /// Does not ask
+    #[arg(long, short)]
+    pub yes: bool,
+}
+
+/// Flags of `retry` and `skip`.
+#[derive(Debug, Args)]
+pub struct RepairArgs {
+    /// These messages; without ids and --state, the dead ones
+    #[arg(value_name = "ID")]
+    pub ids: Vec<String>,
+    /// Which messages.
+    #[command(flatten)]
+    pub selection: Selection,
+    /// Whether to ask.
+    #[command(flatten)]
+    pub consent: Consent,
+}
+
+/// Flags of `replay`.
+#[derive(Debug, Args)]
+#[command(group = clap::ArgGroup::new("from").required(true))]
+pub struct ReplayArgs {
+    /// The pipe to move back
+    #[arg(long, value_name = "NAME")]
+    pub pipe: String,
+    /// The source, if the pipe is not in the configuration
+    #[arg(long, value_name = "NAME")]
+    pub source: Option<String>,
+    /// From the first message that is kept
+    #[arg(long, group = "from")]
+    pub from_start: bool,
+    /// From this time on, as in 2026-01-31T12:00:00Z
+    #[arg(long, group = "from", value_name = "TIME")]
+    pub from_time: Option<Timestamp>,
+    /// From this message on
+    #[arg(long, group = "from", value_name = "ID")]
+    pub from_id: Option<String>,
+    /// Whether to ask.
+    #[command(flatten)]
+    pub consent: Consent,
+}
+
+/// Flags of `purge`.
+#[derive(Debug, Args)]
+pub struct PurgeArgs {
+    /// Only what is older, as in 30d
+    #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
+    pub older_than: Duration,
+    /// Only this source
+    #[arg(long, value_name = "NAME")]
+    pub source: Option<String>,
+    /// Whether to ask.
+    #[command(flatten)]
+    pub consent: Consent,
+}
+
+/// Flags of `send`.
+#[derive(Debug, Args)]
+pub struct SendArgs {
+    /// The source; may be left out if there is only one
+    #[arg(long, value_name = "NAME")]
+    pub source: Option<String>,
+    /// The type, as in order.created
+    #[arg(long = "type", value_name = "TYPE")]
+    pub kind: String,
+    /// The key within which order is kept
+    #[arg(long)]
+    pub key: Option<String>,
+    /// A header; may be repeated
+    #[arg(long = "header", value_name = "NAME=VALUE", value_parser = parse_header)]
+    pub headers: Vec<(String, String)>,
+    /// The media type of the payload
+    #[arg(long, default_value = "application/json")]
+    pub content_type: String,
+    /// The payload; without --data and --file it is read from standard input
+    #[arg(long, conflicts_with = "file")]
+    pub data: Option<String>,
+    /// A file with the payload
+    #[arg(long, value_name = "PATH")]
+    pub file: Option<PathBuf>,
+}
+
+fn parse_header(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
+        _ => Err("a header is written as NAME=VALUE".to_owned()),
+    }
+}

@@ -1,0 +1,111 @@
+//! The verbs, one file each or a few that belong together.
+
+pub mod args;
+pub mod output;
+
+mod consent;
+mod init;
+mod list;
+mod migrate;
+mod purge;
+mod repair;
+mod replay;
+mod send;
+mod show;
+mod show_config;
+mod status;
+mod validate;
+
+#[cfg(test)]
+mod reference;
+
+pub use init::init;
+pub use list::list;
+pub use migrate::migrate;
+pub use purge::purge;
+pub use repair::repair;
+pub use replay::replay;
+pub use send::send;
+pub use show::show;
+pub use show_config::show_config;
+pub use status::status;
+pub use validate::validate;
+
+use std::path::Path;
+
+use crate::backends::Log;
+use crate::mistake::did_you_mean;
+use crate::plan::{Plan, SourcePlan};
+use crate::trouble::{Exit, Trouble};
+
+/// Reads and checks the configuration.
+pub fn load(file: &Path) -> anyhow::Result<Plan> {
+    let text = std::fs::read_to_string(file).map_err(|error| {
+        let help = "write one with `outboxd init`, or name it with --config PATH";
+        Trouble::new(
+            Exit::Config,
+            format!("cannot read the configuration ({}): {error}", file.display()),
+            help,
+        )
+    })?;
+    Ok(Plan::parse(file, &text, &|name| std::env::var(name).ok())?)
+}
+
+/// An open outbox with its plan.
+pub struct Opened<'p> {
+    /// What the plan says about it.
+    pub source: &'p SourcePlan,
+    /// The outbox.
+    pub log: Log,
+}
+
+impl Opened<'_> {
+    /// Words for an error of this outbox.
+    pub fn trouble(&self, doing: &str, error: &outbox::Error) -> Trouble {
+        Trouble::at_source(doing, self.source, error)
+    }
+}
+
+/// The sources that are meant: the named one, or all.
+pub fn choose<'p>(plan: &'p Plan, name: Option<&str>) -> Result<Vec<&'p SourcePlan>, Trouble> {
+    if plan.sources.is_empty() {
+        let help = "add one: [sources.NAME] with on = \"connection\"";
+        return Err(Trouble::new(Exit::Config, "there is no source in the configuration", help));
+    }
+    let Some(name) = name else { return Ok(plan.sources.values().collect()) };
+    match plan.sources.get(name) {
+        Some(source) => Ok(vec![source]),
+        None => {
+            let help = did_you_mean(name, plan.sources.keys().map(String::as_str));
+            Err(Trouble::usage(format!("there is no source '{name}' in the configuration"), help))
+        }
+    }
+}
+
+/// The one source that is meant.
+pub fn choose_one<'p>(plan: &'p Plan, name: Option<&str>) -> Result<&'p SourcePlan, Trouble> {
+    match choose(plan, name)?[..] {
+        [source] => Ok(source),
+        _ => {
+            let names = plan.sources.keys().map(String::as_str).collect::<Vec<_>>().join(", ");
+            Err(Trouble::usage("there are several sources", format!("choose one with --source: {names}")))
+        }
+    }
+}
+
+/// Opens an outbox that must be there.
+pub async fn open(source: &SourcePlan) -> Result<Opened<'_>, Trouble> {
+    match Log::open(source).await {
+        Ok(log) => Ok(Opened { source, log }),
+        Err(error) => Err(Trouble::at_source("cannot open the source", source, &error)),
+    }
+}
+
+/// Opens the sources that are meant.
+pub async fn open_all<'p>(plan: &'p Plan, name: Option<&str>) -> Result<Vec<Opened<'p>>, Trouble> {
+    let mut opened = Vec::new();
+    for source in choose(plan, name)? {
+        opened.push(open(source).await?);
+    }
+    Ok(opened)
+}

@@ -1,0 +1,111 @@
+//! Where words go: data to standard output, everything else to standard error.
+
+use std::fmt::Display;
+use std::io::{self, BufWriter, IsTerminal, Stdout, Write};
+
+use comfy_table::{ContentArrangement, Table, presets};
+use serde::Serialize;
+
+use super::args::{Color, Format, Global};
+
+/// The two outputs of a verb.
+pub struct Output {
+    /// How data is written.
+    pub format: Format,
+    stdout: BufWriter<Stdout>,
+    quiet: bool,
+    color: bool,
+}
+
+impl Output {
+    /// As the flags ask for it.
+    pub fn new(global: &Global) -> Self {
+        let color = use_color(global.color);
+        Self { format: global.format, stdout: BufWriter::new(io::stdout()), quiet: global.quiet > 0, color }
+    }
+
+    /// Whether scripts read along.
+    pub fn is_json(&self) -> bool {
+        self.format == Format::Json
+    }
+
+    /// Whether a person sits in front of standard error and standard input.
+    pub fn is_interactive(&self) -> bool {
+        io::stdin().is_terminal() && io::stderr().is_terminal()
+    }
+
+    /// One line of data.
+    pub fn line(&mut self, line: impl Display) -> io::Result<()> {
+        writeln!(self.stdout, "{line}")
+    }
+
+    /// Data as it is.
+    pub fn raw(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.stdout.write_all(bytes)
+    }
+
+    /// A value as JSON.
+    pub fn json(&mut self, value: &impl Serialize) -> io::Result<()> {
+        serde_json::to_writer_pretty(&mut self.stdout, value)?;
+        writeln!(self.stdout)
+    }
+
+    /// A table: columns apart by spaces, so that other programs can cut it.
+    pub fn table(&mut self, header: &[&str], rows: &[Vec<String>]) -> io::Result<()> {
+        let mut table = Table::new();
+        table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Disabled);
+        table.set_header(header.iter().map(|name| name.to_uppercase()));
+        for row in rows {
+            table.add_row(row.iter().map(|cell| printable(cell)));
+        }
+        for line in table.lines() {
+            writeln!(self.stdout, "{}", line.trim())?;
+        }
+        Ok(())
+    }
+
+    /// Hands over what was written.
+    pub fn flush(&mut self) -> io::Result<()> {
+        self.stdout.flush()
+    }
+
+    /// A remark, on standard error. If nobody can read it there, there is nobody to tell.
+    pub fn note(&self, remark: impl Display) {
+        if !self.quiet {
+            let _ = writeln!(io::stderr(), "{remark}");
+        }
+    }
+
+    /// A question or a progress, on standard error, without a line break.
+    pub fn prompt(&self, words: impl Display) {
+        let _ = write!(io::stderr(), "{words}");
+        let _ = io::stderr().flush();
+    }
+
+    /// A failure, on standard error: one line, and what to do.
+    pub fn error(&self, what: impl Display, help: &str) {
+        let (red, cyan, plain) =
+            if self.color { ("\x1b[1;31m", "\x1b[36m", "\x1b[0m") } else { ("", "", "") };
+        let what = printable(&what.to_string());
+        let _ = writeln!(io::stderr(), "{red}error:{plain} {what}");
+        if !help.is_empty() {
+            let _ = writeln!(io::stderr(), "{cyan}help:{plain} {}", printable(help));
+        }
+    }
+}
+
+/// Whether standard error gets colour.
+pub fn use_color(color: Color) -> bool {
+    let allowed = || std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
+    let capable = || std::env::var_os("TERM").is_none_or(|term| term != "dumb");
+    match color {
+        Color::Always => true,
+        Color::Never => false,
+        Color::Auto => allowed() && capable() && io::stderr().is_terminal(),
+    }
+}
+
+/// Without control characters: what an application wrote must not steer somebody's terminal.
+pub fn printable(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
+}

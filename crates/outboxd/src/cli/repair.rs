@@ -1,0 +1,64 @@
+//! `retry` and `skip`: what to do with messages that are set aside.
+
+use outbox::admin::{Filter, Repair, Stand};
+use serde_json::json;
+
+use super::args::RepairArgs;
+use super::consent::{Answer, ask, messages};
+use super::list::check_pipe;
+use super::open_all;
+use super::output::Output;
+use crate::plan::Plan;
+use crate::trouble::{Exit, Trouble};
+
+/// Retries or skips; tells first how many messages are meant.
+pub async fn repair(
+    args: &RepairArgs,
+    deed: Repair,
+    plan: &Plan,
+    output: &mut Output,
+) -> anyhow::Result<Exit> {
+    let opened = open_all(plan, args.selection.source.as_deref()).await?;
+    check_pipe(args.selection.pipe.as_deref(), plan, &opened).await?;
+    let filters = filters(args);
+    let verb = match deed {
+        Repair::Retry => "retry",
+        Repair::Skip => "skip",
+    };
+    let total = |dry_run: bool| {
+        let (opened, filters) = (&opened, &filters);
+        async move {
+            let mut count = 0;
+            for source in opened {
+                for filter in filters {
+                    let repaired = source.log.admin().repair(filter, deed, dry_run).await;
+                    count += repaired.map_err(|error| source.trouble(&format!("cannot {verb}"), &error))?;
+                }
+            }
+            Ok::<u64, Trouble>(count)
+        }
+    };
+    let matched = total(true).await?;
+    let answer = ask(&format!("{verb} {}", messages(matched)), matched, args.consent, output)?;
+    let changed = if answer == Answer::Yes { total(false).await? } else { 0 };
+    if output.is_json() {
+        output.json(&json!({ "verb": verb, "matched": matched, "changed": changed }))?;
+    } else if answer == Answer::Yes {
+        let past = if deed == Repair::Retry { "due again" } else { "skipped" };
+        output.line(format_args!("{} {past}", messages(changed)))?;
+    } else {
+        output.line(format_args!("{} matched", messages(matched)))?;
+    }
+    Ok(Exit::Ok)
+}
+
+/// One filter per id, or one for all. Without ids and state only the dead are meant: those wait for a person,
+/// the others will go on by themselves.
+fn filters(args: &RepairArgs) -> Vec<Filter> {
+    let mut filter = args.selection.filter();
+    if args.ids.is_empty() {
+        filter.stand = filter.stand.or(Some(Stand::Dead));
+        return vec![filter];
+    }
+    args.ids.iter().map(|id| Filter { id: Some(id.as_str().into()), ..filter.clone() }).collect()
+}

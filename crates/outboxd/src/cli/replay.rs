@@ -1,0 +1,42 @@
+//! `replay`: moves a pipe back.
+
+use outbox::admin::{COUNTED_AT_MOST, ReplayFrom};
+use serde_json::json;
+
+use super::args::ReplayArgs;
+use super::consent::{Answer, ask, messages};
+use super::list::check_pipe;
+use super::output::Output;
+use super::{choose_one, open};
+use crate::plan::Plan;
+use crate::trouble::Exit;
+
+/// Moves the cursor of a pipe back; tells first how many messages come again.
+pub async fn replay(args: &ReplayArgs, plan: &Plan, output: &mut Output) -> anyhow::Result<Exit> {
+    let configured = plan.pipes.get(&args.pipe).map(|pipe| pipe.from.as_str());
+    let opened = open(choose_one(plan, args.source.as_deref().or(configured))?).await?;
+    check_pipe(Some(&args.pipe), plan, std::slice::from_ref(&opened)).await?;
+    let from = match (&args.from_id, args.from_time) {
+        (Some(id), _) => ReplayFrom::Message(id.as_str().into()),
+        (None, Some(time)) => ReplayFrom::Time(time),
+        (None, None) => ReplayFrom::Start,
+    };
+    let trouble = |error: outbox::Error| opened.trouble("cannot replay", &error);
+    let matched = opened.log.admin().replay(&args.pipe, &from, true).await.map_err(trouble)?;
+    let count =
+        if matched >= COUNTED_AT_MOST { format!("{matched} or more messages") } else { messages(matched) };
+    let answer = ask(&format!("repeat {count} on pipe '{}'", args.pipe), matched, args.consent, output)?;
+    let changed = match answer {
+        Answer::Yes => opened.log.admin().replay(&args.pipe, &from, false).await.map_err(trouble)?,
+        Answer::No => 0,
+    };
+    if output.is_json() {
+        output
+            .json(&json!({ "verb": "replay", "pipe": args.pipe, "matched": matched, "changed": changed }))?;
+    } else if answer == Answer::Yes {
+        output.line(format_args!("{} will come again on pipe '{}'", messages(changed), args.pipe))?;
+    } else {
+        output.line(format_args!("{count} matched"))?;
+    }
+    Ok(Exit::Ok)
+}

@@ -1,0 +1,20 @@
+//! `config show`: what really holds.
+
+use anyhow::Context;
+
+use super::output::Output;
+use crate::plan::Plan;
+use crate::show::effective;
+use crate::trouble::Exit;
+
+/// Prints the effective plan.
+pub fn show_config(plan: &Plan, output: &mut Output) -> anyhow::Result<Exit> {
+    let shown = effective(plan);
+    if output.is_json() {
+        output.json(&shown)?;
+    } else {
+        let text = toml::to_string(&shown).context("the plan cannot be written as TOML")?;
+        output.raw(text.as_bytes())?;
+    }
+    Ok(Exit::Ok)
+}

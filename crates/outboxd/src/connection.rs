@@ -1,0 +1,299 @@
+//! A connection: its kind by the scheme of its URL, its secrets put in, its transport checked.
+
+use std::fmt;
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+
+use percent_encoding::{AsciiSet, CONTROLS, percent_decode_str, utf8_percent_encode};
+use url::{Host, Url};
+
+use crate::mistake::did_you_mean;
+use crate::secret::{Secret, SecretUrl, mask};
+
+/// What a connection leads to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// A SQLite file.
+    Sqlite,
+    /// A PostgreSQL database.
+    Postgres,
+    /// A RabbitMQ virtual host.
+    Amqp,
+}
+
+impl Kind {
+    /// The word for it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Sqlite => "sqlite",
+            Self::Postgres => "postgres",
+            Self::Amqp => "amqp",
+        }
+    }
+}
+
+/// The schemes, with what they lead to; those with nothing are planned.
+const SCHEMES: [(&str, Option<Kind>); 11] = [
+    ("sqlite", Some(Kind::Sqlite)),
+    ("postgres", Some(Kind::Postgres)),
+    ("postgresql", Some(Kind::Postgres)),
+    ("amqp", Some(Kind::Amqp)),
+    ("amqps", Some(Kind::Amqp)),
+    ("mysql", None),
+    ("kafka", None),
+    ("nats", None),
+    ("redis", None),
+    ("http", None),
+    ("https", None),
+];
+
+/// What must be encoded in the path of a file, to be no other part of a URL.
+const IN_PATH: AsciiSet = CONTROLS.add(b'%').add(b'?').add(b'#');
+
+/// A checked connection.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Connection {
+    /// Its name in the configuration.
+    pub name: String,
+    /// What it leads to.
+    pub kind: Kind,
+    /// Where it leads.
+    pub url: SecretUrl,
+    /// Whether it may go unencrypted to another host.
+    pub plaintext: bool,
+}
+
+impl fmt::Display for Connection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} at {}", self.name, self.url)
+    }
+}
+
+/// What breaks a rule, and what to do.
+type Rule = (String, String);
+
+fn rule<T>(what: impl Into<String>, help: impl Into<String>) -> Result<T, Rule> {
+    Err((what.into(), help.into()))
+}
+
+impl Connection {
+    /// Checks a URL; `base` is where relative paths of files start.
+    pub fn parse(
+        name: &str,
+        url: &str,
+        password: Option<&Secret>,
+        plaintext: bool,
+        base: &Path,
+    ) -> Result<Self, Rule> {
+        let kind = kind_of(url)?;
+        let url = match kind {
+            Kind::Sqlite if password.is_some() => {
+                return rule("has a password, which SQLite does not know", "remove 'password_file'");
+            }
+            Kind::Sqlite => sqlite_url(url, base)?,
+            Kind::Postgres | Kind::Amqp => server_url(kind, url, password, plaintext)?,
+        };
+        Ok(Self { name: name.to_owned(), kind, url: SecretUrl::new(url), plaintext })
+    }
+
+    /// The file of a SQLite database.
+    pub fn sqlite_file(&self) -> Option<PathBuf> {
+        let path = self.url.reveal().strip_prefix("sqlite://").filter(|_| self.kind == Kind::Sqlite)?;
+        let path = path.split('?').next().unwrap_or_default();
+        Some(PathBuf::from(&*percent_decode_str(path).decode_utf8_lossy()))
+    }
+}
+
+fn kind_of(url: &str) -> Result<Kind, Rule> {
+    let known = || SCHEMES.iter().filter(|(_, kind)| kind.is_some()).map(|(scheme, _)| *scheme);
+    let list = known().map(|scheme| format!("{scheme}:")).collect::<Vec<_>>().join(", ");
+    let scheme = url.split_once(':').map(|(scheme, _)| scheme).unwrap_or_default();
+    if scheme.is_empty() || !scheme.chars().all(|c| c.is_ascii_alphanumeric() || "+-.".contains(c)) {
+        return rule("has no scheme", format!("a URL begins with one of {list}"));
+    }
+    match SCHEMES.iter().find(|(name, _)| *name == scheme) {
+        Some((_, Some(kind))) => Ok(*kind),
+        Some((_, None)) => {
+            rule(format!("the scheme '{scheme}' is not supported yet"), format!("supported are {list}"))
+        }
+        None => {
+            let help = did_you_mean(scheme, known());
+            let help = if help.starts_with("did") {
+                format!("{help} Known are {list}")
+            } else {
+                format!("known are {list}")
+            };
+            rule(format!("the scheme '{scheme}' is unknown"), help)
+        }
+    }
+}
+
+/// An absolute `sqlite://` URL, so that the file does not depend on where the program is started.
+fn sqlite_url(url: &str, base: &Path) -> Result<String, Rule> {
+    let rest = url.trim_start_matches("sqlite:");
+    let rest = rest.strip_prefix("//").unwrap_or(rest);
+    let (path, query) = rest.split_once('?').map_or((rest, None), |(path, query)| (path, Some(query)));
+    if path.is_empty() || path == ":memory:" || query.is_some_and(|query| query.contains("mode=memory")) {
+        return rule("names no file", "an outbox must outlive the process: write sqlite:path/to/file.db");
+    }
+    let path = percent_decode_str(path).decode_utf8().map(|path| base.join(&*path));
+    let Some(path) = path.as_deref().ok().and_then(Path::to_str) else {
+        return rule("is a path that is not UTF-8", "rename the file or its folder");
+    };
+    let path = utf8_percent_encode(path, &IN_PATH);
+    Ok(match query {
+        Some(query) => format!("sqlite://{path}?{query}"),
+        None => format!("sqlite://{path}"),
+    })
+}
+
+fn server_url(kind: Kind, text: &str, password: Option<&Secret>, plaintext: bool) -> Result<String, Rule> {
+    let mut url = match Url::parse(text) {
+        Ok(url) if url.has_authority() => url,
+        Ok(_) => return rule("has no host", format!("write {}://user@host/name", kind.as_str())),
+        Err(error) => {
+            let help =
+                "write scheme://user@host:port/name, and encode special characters: @ is %40, / is %2F";
+            return rule(format!("is no URL: {error}"), help);
+        }
+    };
+    if let Some(password) = password {
+        if url.password().is_some() {
+            return rule("has a password, and there is a 'password_file'", "keep one of the two");
+        }
+        if url.username().is_empty() || url.set_password(Some(password.reveal())).is_err() {
+            return rule(
+                "names no user for the password",
+                format!("write {}://user@host/name", kind.as_str()),
+            );
+        }
+    }
+    let remote = !is_local(&url);
+    match kind {
+        Kind::Amqp if remote && !plaintext && url.scheme() == "amqp" => {
+            let help = "use amqps://, or set plaintext = true on the connection if the network is trusted";
+            return rule("would send unencrypted to another host", help);
+        }
+        Kind::Postgres => check_sslmode(&mut url, remote, plaintext)?,
+        Kind::Amqp | Kind::Sqlite => {}
+    }
+    Ok(url.into())
+}
+
+/// Remote hosts are verified unless the URL or the person says otherwise.
+fn check_sslmode(url: &mut Url, remote: bool, plaintext: bool) -> Result<(), Rule> {
+    let modes = ["disable", "allow", "prefer", "require", "verify-ca", "verify-full"];
+    let is_mode = |name: &str| name == "sslmode" || name == "ssl-mode";
+    let mode = url.query_pairs().find(|(name, _)| is_mode(name)).map(|(_, value)| value.into_owned());
+    match mode.as_deref() {
+        Some(mode) if !modes.contains(&mode) => {
+            rule(format!("has an unknown sslmode '{}'", mask(mode)), did_you_mean(mode, modes))
+        }
+        Some(mode @ ("disable" | "allow" | "prefer")) if remote && !plaintext => {
+            let help = "use sslmode=verify-full, or set plaintext = true on the connection if the network is trusted";
+            rule(format!("may go unencrypted to another host (sslmode={mode})"), help)
+        }
+        None if remote && !plaintext => {
+            url.query_pairs_mut().append_pair("sslmode", "verify-full");
+            Ok(())
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Whether nothing leaves this machine: loopback, or a socket in the file system.
+fn is_local(url: &Url) -> bool {
+    if let Some((_, host)) = url.query_pairs().find(|(name, _)| name == "host" || name == "hostaddr") {
+        return is_local_host(&host);
+    }
+    match url.host() {
+        None => true,
+        Some(Host::Domain(host)) => is_local_host(host),
+        Some(Host::Ipv4(address)) => address.is_loopback(),
+        Some(Host::Ipv6(address)) => address.is_loopback(),
+    }
+}
+
+fn is_local_host(host: &str) -> bool {
+    let host = host.to_ascii_lowercase();
+    host.is_empty()
+        || host == "localhost"
+        || host.ends_with(".localhost")
+        || host.starts_with('/')
+        || host.starts_with("%2f")
+        || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(url: &str, plaintext: bool) -> Result<Connection, Rule> {
+        Connection::parse("shop", url, None, plaintext, Path::new("/etc/outboxd"))
+    }
+
+    fn broken(url: &str) -> String {
+        let (what, help) = parse(url, false).expect_err(url);
+        format!("{what}; {help}")
+    }
+
+    #[test]
+    fn the_scheme_decides_the_kind() {
+        assert_eq!(parse("sqlite:a.db", false).expect("valid").kind, Kind::Sqlite);
+        assert_eq!(parse("postgresql://localhost/a", false).expect("valid").kind, Kind::Postgres);
+        assert_eq!(parse("amqps://broker.example", false).expect("valid").kind, Kind::Amqp);
+        assert!(broken("postgers://localhost/a").contains("did you mean 'postgres'?"));
+        assert!(broken("mongodb://localhost").contains("unknown; known are sqlite:, postgres:"));
+        assert!(broken("kafka://localhost").contains("not supported yet"));
+        assert!(broken("shop").contains("has no scheme"));
+    }
+
+    #[test]
+    fn a_sqlite_file_stands_beside_the_configuration() {
+        let connection = parse("sqlite:shop.db", false).expect("valid");
+        assert_eq!(connection.url.reveal(), "sqlite:///etc/outboxd/shop.db");
+        assert_eq!(connection.sqlite_file(), Some(PathBuf::from("/etc/outboxd/shop.db")));
+        for url in ["sqlite:///var/shop.db", "sqlite:/var/shop.db"] {
+            assert_eq!(parse(url, false).expect("valid").url.reveal(), "sqlite:///var/shop.db");
+        }
+        let odd = Connection::parse("shop", "sqlite:a%3Fb.db?mode=rw", None, false, Path::new("/50% #1"))
+            .expect("valid");
+        assert_eq!(odd.url.reveal(), "sqlite:///50%25 %231/a%3Fb.db?mode=rw");
+        assert_eq!(odd.sqlite_file(), Some(PathBuf::from("/50% #1/a?b.db")));
+        assert!(broken("sqlite::memory:").contains("names no file"));
+        assert!(broken("sqlite:").contains("names no file"));
+    }
+
+    #[test]
+    fn nothing_goes_unencrypted_to_another_host_unless_it_is_said() {
+        assert!(broken("amqp://broker.example").contains("amqps://"));
+        assert!(broken("postgres://db.example/a?sslmode=prefer").contains("verify-full"));
+        assert!(broken("postgres://db.example/a?sslmode=verify").contains("unknown sslmode"));
+        assert!(parse("amqp://broker.example", true).is_ok());
+        for local in ["amqp://localhost", "amqp://127.0.0.9", "amqp://[::1]:5672", "amqp://a@localhost/%2f"] {
+            assert!(parse(local, false).is_ok(), "{local}");
+        }
+        let remote = parse("postgres://app@db.example/a", false).expect("valid");
+        assert_eq!(remote.url.reveal(), "postgres://app@db.example/a?sslmode=verify-full");
+        let chosen = parse("postgres://app@db.example/a?sslmode=require", false).expect("valid");
+        assert!(chosen.url.reveal().ends_with("?sslmode=require"));
+        for local in
+            ["postgres://localhost/a", "postgres:///a?host=/run/postgresql", "postgres://%2Frun%2Fpg/a"]
+        {
+            let connection = parse(local, false).expect(local);
+            assert!(!connection.url.reveal().contains("sslmode"), "{local}");
+        }
+    }
+
+    #[test]
+    fn a_password_from_a_file_is_encoded_and_never_shown() {
+        let secret = Secret::new("p@ss/canary");
+        let parse = |url| Connection::parse("shop", url, Some(&secret), false, Path::new("/"));
+        let connection = parse("postgres://app@localhost/a").expect("valid");
+        assert_eq!(connection.url.reveal(), "postgres://app:p%40ss%2Fcanary@localhost/a");
+        assert!(!format!("{connection} {connection:?}").contains("canary"));
+        assert!(parse("postgres://app:x@localhost/a").is_err());
+        assert!(parse("postgres://localhost/a").is_err());
+        assert!(parse("sqlite:a.db").is_err());
+    }
+}

@@ -1,0 +1,77 @@
+//! `run --once`: tells when there is nothing left to carry now.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use outbox::Stats;
+use tokio::time::{Instant, sleep};
+use tokio_util::sync::CancellationToken;
+
+use crate::backends::Log;
+use crate::plan::{PipePlan, SourcePlan};
+use crate::trouble::{Exit, Trouble};
+
+/// How often to look.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// Ends when every pipe of a source has found nothing more, or its sink cannot be reached.
+///
+/// A pipe that claims nothing during two of its own polls, with nothing in flight, has nothing that is due;
+/// unless its source does not answer or another relay owns the cursor. So the source is asked at the end.
+/// A pipe whose sink is out of reach is not waited for, and does not keep the others from finishing.
+pub async fn until_idle(
+    source: &SourcePlan,
+    log: &Log,
+    lanes: &[(PipePlan, Arc<Stats>)],
+    stop: &CancellationToken,
+) -> Exit {
+    let patience = lanes.iter().map(|(pipe, _)| pipe.options.poll * 2).max().unwrap_or_default() + LOOK * 5;
+    let mut claimed = 0;
+    let mut quiet_since = Instant::now();
+    loop {
+        tokio::select! {
+            () = stop.cancelled() => return Exit::Ok,
+            () = sleep(LOOK) => {}
+        }
+        let (shut, open): (Vec<_>, Vec<_>) =
+            lanes.iter().partition(|(_, stats)| stats.open_cause().is_some());
+        let now_claimed = open.iter().map(|(_, stats)| stats.claimed()).sum();
+        if now_claimed != claimed || open.iter().any(|(_, stats)| is_busy(stats)) {
+            claimed = now_claimed;
+            quiet_since = Instant::now();
+        }
+        // With every sink out of reach there is nothing to be patient for.
+        if quiet_since.elapsed() < patience && !open.is_empty() {
+            continue;
+        }
+        match is_pending(log, &open).await {
+            Ok(false) => return leave(&shut),
+            // Somebody else is at it, or more has come: look again.
+            Ok(true) => quiet_since = Instant::now(),
+            Err(error) => {
+                let trouble = Trouble::at_source("cannot tell whether all is done", source, &error);
+                tracing::error!(source = source.name, "{trouble}; {}", trouble.help());
+                return trouble.exit;
+            }
+        }
+    }
+}
+
+async fn is_pending(log: &Log, lanes: &[&(PipePlan, Arc<Stats>)]) -> outbox::Result<bool> {
+    let cursors = log.admin().status().await?;
+    let is_meant = |name: &str| lanes.iter().any(|(pipe, _)| pipe.name == name);
+    Ok(cursors.iter().any(|cursor| is_meant(&cursor.cursor) && cursor.pending > 0))
+}
+
+fn leave(shut: &[&(PipePlan, Arc<Stats>)]) -> Exit {
+    for (pipe, stats) in shut {
+        let cause = stats.open_cause().map(|cause| cause.to_string()).unwrap_or_default();
+        tracing::error!(pipe = pipe.name, sink = pipe.to, cause, "left for later: the sink is unavailable");
+    }
+    if shut.is_empty() { Exit::Ok } else { Exit::Sink }
+}
+
+fn is_busy(stats: &Stats) -> bool {
+    let settled = stats.delivered() + stats.retried() + stats.dead() + stats.behind() + stats.released();
+    settled < stats.claimed()
+}

@@ -1,0 +1,362 @@
+//! From the configuration to a checked plan: every name leads somewhere, every kind fits, nothing is
+//! contradictory. Whoever holds a [`Plan`] need not check again.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use toml::de::DeTable;
+use url::Url;
+
+use crate::backends;
+use crate::config::{Config, ConnectionConfig, PipeConfig, SinkConfig, SourceConfig, TargetConfig};
+use crate::connection::{Connection, Kind};
+use crate::mistake::{At, Invalid, Mistakes, Place, did_you_mean};
+use crate::options::{ExchangeOptions, LogOptions, PipeOptions, SourceOptions};
+use crate::quantity::{show_duration, show_size};
+use crate::reader::{Reader, Section};
+use crate::secret::mask;
+
+/// What the program is to do.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Plan {
+    /// Who we are when we own a cursor, if that was chosen.
+    pub relay: Option<String>,
+    /// What is logged, and how.
+    pub log: LogOptions,
+    /// By name.
+    pub connections: BTreeMap<String, Connection>,
+    /// By name.
+    pub sources: BTreeMap<String, SourcePlan>,
+    /// By name.
+    pub sinks: BTreeMap<String, SinkPlan>,
+    /// By name.
+    pub pipes: BTreeMap<String, PipePlan>,
+}
+
+/// A log to read from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SourcePlan {
+    /// Its name.
+    pub name: String,
+    /// Where it is.
+    pub connection: Connection,
+    /// How it is kept.
+    pub options: SourceOptions,
+}
+
+/// A place to send to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SinkPlan {
+    /// Its name.
+    pub name: String,
+    /// Where it leads.
+    pub target: Target,
+}
+
+/// Where a sink leads.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Target {
+    /// An exchange of a broker.
+    Exchange(Connection, ExchangeOptions),
+    /// Standard output.
+    Stdout,
+    /// A file.
+    File(PathBuf),
+}
+
+/// From a source to a sink.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PipePlan {
+    /// Its name, which is that of its cursor.
+    pub name: String,
+    /// The name of the source.
+    pub from: String,
+    /// The name of the sink.
+    pub to: String,
+    /// How it works.
+    pub options: PipeOptions,
+}
+
+impl Plan {
+    /// Reads and checks a configuration; `file` is where it came from.
+    pub fn parse(
+        file: &Path,
+        text: &str,
+        environment: &dyn Fn(&str) -> Option<String>,
+    ) -> Result<Self, Invalid> {
+        Self::parse_noting_keys(file, text, environment).0
+    }
+
+    /// The same, and every key that was asked for.
+    fn parse_noting_keys(
+        file: &Path,
+        text: &str,
+        environment: &dyn Fn(&str) -> Option<String>,
+    ) -> (Result<Self, Invalid>, Vec<String>) {
+        let mistakes = Mistakes::default();
+        let (table, errors) = DeTable::parse_recoverable(text);
+        for error in &errors {
+            // Only the message: the rest of a syntax error quotes the line, and with it perhaps a secret.
+            let place = error.span().map_or(0, |span| span.start);
+            mistakes.note(
+                place,
+                format!("not valid TOML: {}", error.message()),
+                "see https://toml.io for the syntax",
+            );
+        }
+        // After a syntax error the rest of the table is a guess; after a duplicate key it is not.
+        if errors.iter().any(|error| error.message() != "duplicate key") {
+            return (Err(mistakes.into_invalid(file, text)), Vec::new());
+        }
+        let base = absolute_folder(file);
+        let reader = Reader { text, base: &base, environment, mistakes: &mistakes, keys: RefCell::default() };
+        let config = Config::read(Section::root(&reader, table.get_ref()));
+        let keys = reader.keys.into_inner().into_iter().collect();
+        let plan = Checker { base: &base, mistakes: &mistakes }.check(config);
+        (if mistakes.is_empty() { Ok(plan) } else { Err(mistakes.into_invalid(file, text)) }, keys)
+    }
+
+    /// The pipes that read from a source.
+    pub fn pipes_from(&self, source: &str) -> impl Iterator<Item = &PipePlan> {
+        self.pipes.values().filter(move |pipe| pipe.from == source)
+    }
+}
+
+fn absolute_folder(file: &Path) -> PathBuf {
+    let folder = file.parent().map(Path::to_path_buf).unwrap_or_default();
+    std::path::absolute(if folder.as_os_str().is_empty() { Path::new(".") } else { &folder })
+        .unwrap_or(folder)
+}
+
+struct Checker<'a> {
+    base: &'a Path,
+    mistakes: &'a Mistakes,
+}
+
+/// Something that was named, or nothing if it has a mistake of its own that is noted already.
+type Known<T> = BTreeMap<String, Option<T>>;
+
+impl Checker<'_> {
+    fn check(&self, config: Config) -> Plan {
+        if config.connections.is_empty() && config.sources.is_empty() && config.pipes.is_empty() {
+            let help = "write a first configuration with `outboxd init`";
+            self.mistakes.note(
+                0,
+                "nothing is configured: there is no connection, no source and no pipe",
+                help,
+            );
+        }
+        let connections = self.connections(config.connections);
+        let payload_places: BTreeMap<String, Place> = config
+            .sources
+            .iter()
+            .map(|source| (source.name.value.clone(), source.max_payload_place))
+            .collect();
+        let sources = self.sources(config.sources, &connections);
+        let sinks = self.sinks(config.sinks, &connections);
+        let mut pipes = BTreeMap::new();
+        for pipe in config.pipes {
+            if let Some(pipe) = self.pipe(pipe, &sources, &sinks, &payload_places) {
+                pipes.insert(pipe.name.clone(), pipe);
+            }
+        }
+        if let Some(relay) = &config.relay
+            && (relay.value.trim().is_empty() || relay.value.len() > 200)
+        {
+            self.mistakes.note(
+                relay.place,
+                "relay.name: must have 1 to 200 bytes",
+                "leave it out for host:pid:random",
+            );
+        }
+        let relay = config.relay.map(|name| name.value);
+        let (connections, sources, sinks) = (settled(connections), settled(sources), settled(sinks));
+        Plan { relay, log: config.log, connections, sources, sinks, pipes }
+    }
+
+    /// A name that we put into tables, logs and metrics.
+    fn name(&self, section: &str, name: &At<String>) {
+        let well_formed = name.value.len() <= 63
+            && name.value.starts_with(|c: char| c.is_ascii_alphabetic())
+            && name.value.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '-');
+        if !well_formed {
+            let shown: String = name.value.chars().filter(|c| !c.is_control()).take(80).collect();
+            let what = format!("\"{shown}\" in [{section}] is no name");
+            let help = "a name begins with a letter and has letters, digits, _ and -, at most 63";
+            self.mistakes.note(name.place, what, help);
+        }
+    }
+
+    /// What a reference leads to; a name that nothing bears is noted.
+    fn find<'k, T>(
+        &self,
+        whose: &str,
+        key: &str,
+        name: &At<String>,
+        known: &'k Known<T>,
+        noun: &str,
+    ) -> Option<&'k T> {
+        let Some(found) = known.get(&name.value) else {
+            let what = format!("{whose}.{key} = \"{}\": there is no such {noun}", name.value);
+            let help = if known.is_empty() {
+                format!("add it under [{noun}s]")
+            } else {
+                did_you_mean(&name.value, known.keys().map(String::as_str))
+            };
+            self.mistakes.note(name.place, what, help);
+            return None;
+        };
+        found.as_ref()
+    }
+
+    fn connections(&self, configs: Vec<ConnectionConfig>) -> Known<Connection> {
+        let mut connections = Known::new();
+        for config in configs {
+            self.name("connections", &config.name);
+            let name = &config.name.value;
+            let parsed = config.url.and_then(|url| {
+                let password = config.password.as_ref().map(|password| &password.value);
+                match Connection::parse(name, url.value.reveal(), password, config.plaintext, self.base) {
+                    Ok(connection) => Some(connection),
+                    Err((rule, help)) => {
+                        let shown = quote_url(url.value.reveal());
+                        self.mistakes.note(url.place, format!("connections.{name}{shown}: {rule}"), help);
+                        None
+                    }
+                }
+            });
+            connections.insert(config.name.value, parsed);
+        }
+        connections
+    }
+
+    fn sources(&self, configs: Vec<SourceConfig>, connections: &Known<Connection>) -> Known<SourcePlan> {
+        let mut sources: Known<SourcePlan> = Known::new();
+        for config in configs {
+            self.name("sources", &config.name);
+            let name = config.name.value;
+            let plan = config.on.and_then(|on| {
+                let whose = format!("sources.{name}");
+                let connection = self.find(&whose, "on", &on, connections, "connection")?;
+                if connection.kind == Kind::Amqp {
+                    let what =
+                        format!("{whose}.on = \"{}\": a queue as a source is not supported yet", on.value);
+                    self.mistakes.note(on.place, what, "name a sqlite: or postgres: connection");
+                    return None;
+                }
+                let other = sources.values().flatten().find(|other| other.connection.name == connection.name);
+                if let Some(other) = other {
+                    let what = format!(
+                        "{whose}.on = \"{}\": '{}' is the source for it already",
+                        on.value, other.name
+                    );
+                    let help = "a database has one log; let both pipes read from the one source";
+                    self.mistakes.note(on.place, what, help);
+                }
+                Some(SourcePlan {
+                    name: name.clone(),
+                    connection: connection.clone(),
+                    options: config.options,
+                })
+            });
+            sources.insert(name, plan);
+        }
+        sources
+    }
+
+    fn sinks(&self, configs: Vec<SinkConfig>, connections: &Known<Connection>) -> Known<SinkPlan> {
+        let mut sinks: Known<SinkPlan> = Known::new();
+        for config in configs {
+            self.name("sinks", &config.name);
+            let name = config.name.value;
+            let target = config.target.and_then(|target| match target {
+                TargetConfig::Stdout => Some(Target::Stdout),
+                TargetConfig::File(path) => {
+                    let taken = |other: &&SinkPlan| matches!(&other.target, Target::File(file) if *file == path.value);
+                    if let Some(other) = sinks.values().flatten().find(taken) {
+                        let what = format!("sinks.{name}.file: '{}' writes to this file already", other.name);
+                        self.mistakes.note(path.place, what, "let both pipes lead to the one sink");
+                    }
+                    Some(Target::File(path.value))
+                }
+                TargetConfig::Exchange { on, options, routing_key_place } => {
+                    if let Err(rule) = backends::check_template(&options.routing_key) {
+                        let what = format!("sinks.{name}.routing_key = \"{}\": {rule}", options.routing_key);
+                        self.mistakes.note(routing_key_place, what, backends::TEMPLATE_HELP);
+                    }
+                    let connection = self.find(&format!("sinks.{name}"), "on", &on, connections, "connection")?;
+                    if connection.kind != Kind::Amqp {
+                        let kind = connection.kind.as_str();
+                        let what = format!("sinks.{name}.on = \"{}\": a {kind} database is no sink", on.value);
+                        self.mistakes.note(on.place, what, "name an amqp: connection, or use stdout or file");
+                        return None;
+                    }
+                    Some(Target::Exchange(connection.clone(), options))
+                }
+            });
+            let plan = target.map(|target| SinkPlan { name: name.clone(), target });
+            sinks.insert(name, plan);
+        }
+        sinks
+    }
+
+    fn pipe(
+        &self,
+        config: PipeConfig,
+        sources: &Known<SourcePlan>,
+        sinks: &Known<SinkPlan>,
+        payload_places: &BTreeMap<String, Place>,
+    ) -> Option<PipePlan> {
+        self.name("pipes", &config.name);
+        let whose = format!("pipes.{}", config.name.value);
+        // Both are looked up before either ends the check, so that both mistakes are told.
+        let source = config.from.as_ref().map(|from| self.find(&whose, "from", from, sources, "source"));
+        let sink = config.to.as_ref().map(|to| self.find(&whose, "to", to, sinks, "sink"));
+        let (source, sink) = (source??, sink??);
+        if let Target::Exchange(_, exchange) = &sink.target {
+            if config.options.lease < exchange.timeout * 2 {
+                let (lease, timeout) = (show_duration(config.options.lease), show_duration(exchange.timeout));
+                let what = format!(
+                    "{whose}.lease = \"{lease}\": is too short for sink '{}' with timeout = \"{timeout}\"",
+                    sink.name
+                );
+                self.mistakes.note(config.lease_place, what, "the lease must be at least twice the timeout");
+            }
+            let payload = source.options.limits.payload;
+            if payload > exchange.max_message {
+                let (payload, most) = (show_size(payload), show_size(exchange.max_message));
+                let what = format!(
+                    "sources.{}.max_payload = \"{payload}\": is above max_message = \"{most}\" of sink '{}'",
+                    source.name, sink.name
+                );
+                let place = payload_places.get(&source.name).copied().unwrap_or(config.lease_place);
+                self.mistakes.note(
+                    place,
+                    what,
+                    "lower 'max_payload', or raise 'max_message' if the broker allows it",
+                );
+            }
+        }
+        let (from, to) = (source.name.clone(), sink.name.clone());
+        Some(PipePlan { name: config.name.value, from, to, options: config.options })
+    }
+}
+
+/// A URL for a mistake about it. What cannot be parsed is not quoted beyond its scheme: where a password
+/// would stand in it cannot be told.
+fn quote_url(url: &str) -> String {
+    match (Url::parse(url), url.split_once("://")) {
+        (Ok(_), _) => format!(" = \"{}\"", mask(url)),
+        (Err(_), Some((scheme, _))) => format!(" = \"{scheme}://…\""),
+        (Err(_), None) => String::new(),
+    }
+}
+
+fn settled<T>(known: Known<T>) -> BTreeMap<String, T> {
+    known.into_iter().filter_map(|(name, value)| Some((name, value?))).collect()
+}
+
+#[cfg(test)]
+#[path = "plan_tests.rs"]
+mod tests;

@@ -1,0 +1,125 @@
+//! What ends a verb: an exit code, one line, and what to do about it.
+
+use std::fmt;
+use std::io;
+
+use outbox::ErrorKind;
+
+use crate::cli::output::Output;
+use crate::mistake::Invalid;
+use crate::plan::{SinkPlan, SourcePlan, Target};
+
+/// How the program ends. The list in `--help` is [`crate::cli::args::EXIT_CODES`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Exit {
+    /// All went well.
+    Ok = 0,
+    /// It failed.
+    Failed = 1,
+    /// Wrong flags or arguments, or not confirmed.
+    Usage = 2,
+    /// The configuration is invalid.
+    Config = 3,
+    /// A source cannot be reached.
+    Source = 4,
+    /// A sink cannot be reached.
+    Sink = 5,
+    /// The lag is above `--max-lag`.
+    Lag = 7,
+    /// Left at the second signal.
+    Interrupted = 130,
+}
+
+impl From<Exit> for std::process::ExitCode {
+    fn from(exit: Exit) -> Self {
+        Self::from(exit as u8)
+    }
+}
+
+/// One failure, ready to be shown.
+#[derive(Debug)]
+pub struct Trouble {
+    /// How the program ends.
+    pub exit: Exit,
+    what: String,
+    help: String,
+}
+
+impl Trouble {
+    /// A failure, and what to do about it.
+    pub fn new(exit: Exit, what: impl Into<String>, help: impl Into<String>) -> Self {
+        Self { exit, what: what.into(), help: help.into() }
+    }
+
+    /// What to do about it.
+    pub fn help(&self) -> &str {
+        &self.help
+    }
+
+    /// A flag or argument that cannot work.
+    pub fn usage(what: impl Into<String>, help: impl Into<String>) -> Self {
+        Self::new(Exit::Usage, what, help)
+    }
+
+    /// Something failed at a source.
+    pub fn at_source(doing: &str, source: &SourcePlan, error: &outbox::Error) -> Self {
+        let exit = if is_out_of_reach(error.kind()) { Exit::Source } else { Exit::Failed };
+        let place = format!("source '{}' at {}", source.name, source.connection.url);
+        // A pipe tries again by itself, a verb does not.
+        let help = error.advice().replace("it is tried again by itself", "try again later");
+        let help = help.replace("work resumes by itself", "then try again");
+        Self::new(exit, format!("{doing} ({place}): {}", error.chain()), help)
+    }
+
+    /// Something failed at a sink.
+    pub fn at_sink(doing: &str, sink: &SinkPlan, error: &outbox::Error) -> Self {
+        let place = match &sink.target {
+            Target::Exchange(connection, _) => format!("sink '{}' at {}", sink.name, connection.url),
+            Target::Stdout => format!("sink '{}', standard output", sink.name),
+            Target::File(path) => format!("sink '{}', {}", sink.name, path.display()),
+        };
+        Self::new(Exit::Sink, format!("{doing} ({place}): {}", error.chain()), error.advice())
+    }
+}
+
+/// Whether nothing could be asked at all.
+pub fn is_out_of_reach(kind: ErrorKind) -> bool {
+    matches!(kind, ErrorKind::Unreachable | ErrorKind::Timeout | ErrorKind::Busy | ErrorKind::Denied)
+}
+
+impl fmt::Display for Trouble {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.what)
+    }
+}
+
+impl std::error::Error for Trouble {}
+
+/// Shows why a verb ended, and tells how the program ends.
+pub fn report(error: &anyhow::Error, output: &Output) -> Exit {
+    if let Some(invalid) = error.downcast_ref::<Invalid>() {
+        for mistake in &invalid.mistakes {
+            output.error(mistake, &mistake.help);
+        }
+        return Exit::Config;
+    }
+    if let Some(trouble) = error.downcast_ref::<Trouble>() {
+        output.error(trouble, &trouble.help);
+        return trouble.exit;
+    }
+    if let Some(error) = error.downcast_ref::<outbox::Error>() {
+        output.error(error.chain(), error.advice());
+        return Exit::Failed;
+    }
+    if is_closed_output(error) {
+        return Exit::Ok;
+    }
+    output.error(format!("{error:#}"), "");
+    Exit::Failed
+}
+
+/// Whether whoever read our output has heard enough (`| head`), which is no failure.
+fn is_closed_output(error: &anyhow::Error) -> bool {
+    let io = error.chain().find_map(|cause| cause.downcast_ref::<io::Error>());
+    io.is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
+}

@@ -1,0 +1,13 @@
+//! The program as people meet it: the real binary, in a folder of its own, by its exit codes and outputs.
+#![allow(clippy::unwrap_used, missing_docs, unreachable_pub)]
+
+mod bad_input;
+mod closed_output;
+mod consent;
+mod exit_codes;
+mod first_steps;
+mod program;
+mod repair;
+mod secrets;
+mod servers;
+mod signals;

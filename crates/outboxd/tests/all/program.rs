@@ -1,0 +1,202 @@
+//! Runs the binary and listens to it.
+
+use std::io::{BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::time::Duration;
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// Longer than anything takes on a busy machine; a test that waits so long has failed.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A pipe to a file in a folder that is not there yet: until it is made, every message is dead at once.
+pub const RELAY: &str = r#"
+[connections]
+shop = "sqlite:shop.db"
+[sources.orders]
+on = "shop"
+[sinks.lines]
+file = "out/lines.jsonl"
+[pipes.relay]
+from = "orders"
+to = "lines"
+poll = "10ms"
+outage = "count"
+attempts = 1
+"#;
+
+/// A folder with a configuration, and the program in it.
+pub struct Program {
+    folder: TempDir,
+}
+
+/// What a run left behind.
+#[derive(Debug)]
+pub struct Ran {
+    pub code: i32,
+    pub stdout: String,
+    pub stderr: String,
+}
+
+impl Program {
+    pub fn new() -> Self {
+        Self { folder: tempfile::tempdir().unwrap() }
+    }
+
+    pub fn with(config: &str) -> Self {
+        let program = Self::new();
+        program.write("outboxd.toml", config);
+        program
+    }
+
+    /// With its tables made.
+    pub fn migrated(config: &str) -> Self {
+        let program = Self::with(config);
+        program.ok(&["migrate"]);
+        program
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    pub fn write(&self, name: &str, content: &str) {
+        std::fs::write(self.path(name), content).unwrap();
+    }
+
+    pub fn read(&self, name: &str) -> String {
+        std::fs::read_to_string(self.path(name)).unwrap()
+    }
+
+    pub fn make_folder(&self, name: &str) {
+        std::fs::create_dir(self.path(name)).unwrap();
+    }
+
+    pub fn command(&self, args: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_outboxd"));
+        command.args(args).current_dir(self.folder.path()).env_remove("OUTBOXD_CONFIG").stdin(Stdio::null());
+        command
+    }
+
+    pub fn run(&self, args: &[&str]) -> Ran {
+        Self::finish(&mut self.command(args))
+    }
+
+    pub fn finish(command: &mut Command) -> Ran {
+        let output = command.output().unwrap();
+        Ran {
+            code: output.status.code().unwrap_or(-1),
+            stdout: String::from_utf8(output.stdout).unwrap(),
+            stderr: String::from_utf8(output.stderr).unwrap(),
+        }
+    }
+
+    /// Runs, must succeed, and gives standard output.
+    pub fn ok(&self, args: &[&str]) -> String {
+        let ran = self.run(args);
+        assert_eq!(ran.code, 0, "{args:?}: {ran:#?}");
+        ran.stdout
+    }
+
+    /// Runs with `--format json`, must succeed, and gives the value.
+    pub fn json(&self, args: &[&str]) -> Value {
+        let mut with_format = args.to_vec();
+        with_format.extend(["--format", "json"]);
+        let text = self.ok(&with_format);
+        serde_json::from_str(&text).unwrap_or_else(|error| panic!("{args:?}: {error}: {text}"))
+    }
+
+    /// Sends a message and gives its id.
+    pub fn send(&self, key: &str) -> String {
+        self.ok(&["send", "--type", "order.created", "--key", key, "--data", "{\"id\":1}"]).trim().to_owned()
+    }
+
+    pub fn start(&self, args: &[&str]) -> Running {
+        let mut child = self.command(args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let stdout = follow(child.stdout.take().unwrap());
+        let stderr = follow(child.stderr.take().unwrap());
+        Running { child, stdout, stderr, said: Vec::new() }
+    }
+}
+
+impl Ran {
+    /// Exactly one error line, and the help line after it.
+    pub fn only_error(&self, code: i32) -> (&str, &str) {
+        assert_eq!(self.code, code, "{self:#?}");
+        let lines: Vec<&str> = self.stderr.lines().collect();
+        assert_eq!(lines.len(), 2, "{self:#?}");
+        let error = lines[0].strip_prefix("error: ").unwrap_or_else(|| panic!("{self:#?}"));
+        let help = lines[1].strip_prefix("help: ").unwrap_or_else(|| panic!("{self:#?}"));
+        (error, help)
+    }
+}
+
+/// A program that is still at it; killed when dropped.
+pub struct Running {
+    child: Child,
+    stdout: Receiver<String>,
+    stderr: Receiver<String>,
+    said: Vec<String>,
+}
+
+impl Running {
+    /// Waits for a line of the log.
+    pub fn wait_for(&mut self, words: &str) -> String {
+        loop {
+            let line = self.stderr.recv_timeout(PATIENCE);
+            let line = line.unwrap_or_else(|_| panic!("'{words}' was never said: {:#?}", self.said));
+            self.said.push(line.clone());
+            if line.contains(words) {
+                return line;
+            }
+        }
+    }
+
+    /// Waits for a line of data.
+    pub fn next_line(&self) -> String {
+        self.stdout.recv_timeout(PATIENCE).unwrap()
+    }
+
+    /// Nobody listens to its data any more.
+    pub fn signal(&self, name: &str) {
+        let id = self.child.id().to_string();
+        assert!(Command::new("kill").args(["-s", name, &id]).status().unwrap().success());
+    }
+
+    /// Waits for the end; gives the exit code and everything that was said.
+    pub fn end(mut self) -> (i32, String) {
+        while let Ok(line) = self.stderr.recv_timeout(PATIENCE) {
+            self.said.push(line);
+        }
+        let code = self.child.wait().unwrap().code().unwrap_or(-1);
+        (code, self.said.join("\n"))
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn follow(from: impl Read + Send + 'static) -> Receiver<String> {
+    let (send, receive) = channel();
+    std::thread::spawn(move || {
+        for line in BufReader::new(from).lines().map_while(Result::ok) {
+            if send.send(line).is_err() {
+                return;
+            }
+        }
+    });
+    receive
+}
+
+/// Every file of a folder that is text.
+pub fn texts(folder: &Path) -> Vec<(PathBuf, String)> {
+    let entries = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    entries.filter_map(|path| Some((path.clone(), std::fs::read_to_string(path).ok()?))).collect()
+}
