@@ -31,7 +31,7 @@ pub(super) async fn claim(reader: &Reader, held: &mut Held, limit: usize) -> sql
     // If there may be more, look again right after the next page of the log.
     held.parked_seen = (!is_cut).then_some(looked);
     held.log_next = true;
-    Ok(Some(batch.into_claim(held, None)))
+    Ok(Some(batch.into_claim(held, None).of_set_aside()))
 }
 
 /// How long until the next of them is due, not counting those in open claims.
