@@ -32,7 +32,7 @@ pub(super) enum Ending {
 
 /// So many bytes are handed to the driver at a time. Were it given a whole batch, what is left of it when the
 /// broker closes the channel would still be sent, and to that the broker answers by closing the connection.
-const WINDOW: usize = 256 * 1024;
+const WINDOW: usize = 32 * 1024;
 
 /// What a message costs besides its payload, roughly.
 const OVERHEAD: usize = 1024;
