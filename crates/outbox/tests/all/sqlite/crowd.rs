@@ -89,7 +89,7 @@ async fn relays_share_the_lanes_fairly_and_none_has_two_owners() {
     for key in 0..20 {
         fresh.write(&format!("k{key}-"), 0..10).await;
     }
-    let relay = |name: &str| fresh.outbox.cursor("c").owner(name).lease(Duration::from_millis(600)).lanes(5);
+    let relay = |name: &str| fresh.outbox.cursor("c").owner(name).lease(Duration::from_secs(3)).lanes(5);
     let (one, two) = (relay("one"), relay("two"));
     let (mut by_one, mut by_two) = (Vec::new(), Vec::new());
     turn(&one, &mut by_one).await;

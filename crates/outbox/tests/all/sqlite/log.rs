@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use outbox::admin::Admin;
 use outbox::sqlite::{Outbox, Start};
 use outbox::{ErrorKind, Message, Source, Verdict};
 use proptest::prelude::*;
@@ -75,7 +76,7 @@ async fn released_messages_are_read_again_or_set_aside_if_reading_went_on() {
 async fn a_second_relay_takes_over_when_the_lease_ends_and_the_first_has_lost() {
     let fresh = Fresh::new().await;
     fresh.write("a", 0..4).await;
-    let first = fresh.outbox.cursor("relay").lease(Duration::from_millis(300));
+    let first = fresh.outbox.cursor("relay");
     let second = fresh.outbox.cursor("relay").lease(Duration::from_secs(30));
     let claim = first.claim(2).await.unwrap();
     assert_eq!(payloads(&claim), ["a0", "a1"]);
@@ -99,21 +100,26 @@ async fn a_second_relay_takes_over_when_the_lease_ends_and_the_first_has_lost() 
 }
 
 #[tokio::test]
-async fn the_lease_is_renewed_while_a_claim_is_out() {
+async fn the_lease_is_renewed_while_a_claim_is_out_and_ends_with_its_owner() {
     let fresh = Fresh::new().await;
     fresh.write("a", 0..1).await;
-    let first = fresh.outbox.cursor("relay").lease(Duration::from_millis(200));
+    let first = fresh.outbox.cursor("relay").lease(Duration::from_secs(3));
     let second = fresh.outbox.cursor("relay");
     let claim = first.claim(1).await.unwrap();
-    tokio::time::sleep(Duration::from_millis(500)).await;
+    let lease_end = async || fresh.outbox.status().await.unwrap()[0].lease_until.unwrap();
+    let at_first = lease_end().await;
+    let renewed = async {
+        while lease_end().await == at_first {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(20), renewed).await.expect("it is renewed");
     assert!(!claim.is_expired());
     assert!(second.claim(1).await.unwrap().messages.is_empty());
     drop(first);
-    let mut taken = second.claim(1).await.unwrap();
-    while taken.messages.is_empty() {
-        tokio::time::sleep(Duration::from_millis(10)).await;
-        taken = second.claim(1).await.unwrap();
-    }
+    assert!(claim.is_expired(), "nobody renews it any more");
+    fresh.expire_lease("relay").await;
+    let taken = second.claim(1).await.unwrap();
     assert_eq!(payloads(&taken), ["a0"], "a relay that is gone without a word loses nothing");
 }
 
