@@ -1,35 +1,52 @@
 //! The one table from kinds to backends: the only file that knows which databases and brokers there are.
 
+use std::io::{self, Write};
 use std::sync::Arc;
 
 use outbox::admin::Admin;
-use outbox::{Error, ErrorKind, Message, MessageId, Migration, Result, Sink, Source};
+use outbox::lines::Lines;
+use outbox::rabbitmq::{self, Exchange, ExchangeConfig, QueueConfig};
+use outbox::template::Template;
+use outbox::{Error, ErrorKind, Message, MessageId, Migration, Result, Sink, Source, postgres, sqlite};
 use tokio_util::sync::CancellationToken;
 
 use crate::cli::args::Database;
-use crate::plan::{PipePlan, SinkPlan, SourcePlan};
+use crate::connection::Kind;
+use crate::options::{ExchangeKind, ExchangeOptions, QueueKind, Start, Topology};
+use crate::plan::{PipePlan, SinkPlan, SourcePlan, Target};
 
-/// What a template of a routing key may hold.
-pub const TEMPLATE_HELP: &str = "write text with {type}, {key} or {header.NAME} in it";
+/// What to do about a template of a routing key.
+pub const TEMPLATE_HELP: &str = "write text with {type}, {type.dotted}, {key} or {header.NAME} in it";
 
 /// Whether a template of a routing key can be used.
-pub fn check_template(_template: &str) -> Result<(), String> {
-    Ok(())
+pub fn check_template(template: &str) -> Result<(), String> {
+    Template::parse(template).map(drop).map_err(|error| error.chain())
 }
 
 /// The steps of a kind of database.
-pub fn migrations(_database: Database) -> &'static [Migration] {
-    &[]
+pub fn migrations(database: Database) -> &'static [Migration] {
+    match database {
+        Database::Postgres => postgres::migrations(),
+        Database::Sqlite => sqlite::migrations(),
+    }
 }
 
 /// The steps of a kind of database as one script, after which `migrate` finds nothing to do.
 pub fn script(database: Database) -> String {
-    migrations(database).iter().map(|step| step.sql).collect()
+    match database {
+        Database::Postgres => postgres::script(),
+        Database::Sqlite => sqlite::script(),
+    }
 }
 
 /// An open outbox.
 #[derive(Clone)]
-pub enum Log {}
+pub enum Log {
+    /// In PostgreSQL.
+    Postgres(postgres::Outbox),
+    /// In SQLite.
+    Sqlite(sqlite::Outbox),
+}
 
 impl Log {
     /// Opens an outbox that must be there.
@@ -42,32 +59,152 @@ impl Log {
     }
 
     /// Opens the outbox of a source; a SQLite file is made if there is none.
-    pub async fn connect(_source: &SourcePlan) -> Result<Self> {
-        Err(Error::new(ErrorKind::Unexpected, "no database is built in"))
+    pub async fn connect(source: &SourcePlan) -> Result<Self> {
+        let (url, options) = (source.connection.url.reveal(), &source.options);
+        match source.connection.kind {
+            Kind::Postgres => {
+                let outbox = postgres::Outbox::connect(url).await?;
+                Ok(Self::Postgres(outbox.limits(options.limits).notify(options.notify)))
+            }
+            Kind::Sqlite => Ok(Self::Sqlite(sqlite::Outbox::connect(url).await?.limits(options.limits))),
+            Kind::Amqp => Err(Error::new(ErrorKind::Config, "a broker is no source")),
+        }
     }
 
     /// To see and repair it.
     pub fn admin(&self) -> &dyn Admin {
-        match *self {}
+        match self {
+            Self::Postgres(outbox) => outbox,
+            Self::Sqlite(outbox) => outbox,
+        }
     }
 
     /// Brings its tables to this version; tells which steps were taken.
     pub async fn migrate(&self) -> Result<Vec<String>> {
-        match *self {}
+        match self {
+            Self::Postgres(outbox) => outbox.migrate().await,
+            Self::Sqlite(outbox) => outbox.migrate().await,
+        }
     }
 
     /// Writes one message in a transaction of its own.
-    pub async fn enqueue(&self, _message: Message) -> Result<MessageId> {
-        match *self {}
+    pub async fn enqueue(&self, message: Message) -> Result<MessageId> {
+        let lost = |error: sqlx::Error| {
+            Error::new(ErrorKind::Unreachable, "the connection to the database is lost").caused_by(error)
+        };
+        match self {
+            Self::Postgres(outbox) => {
+                let mut tx = outbox.pool().begin().await.map_err(lost)?;
+                let id = outbox.enqueue(&mut tx, message).await?;
+                tx.commit().await.map_err(lost)?;
+                Ok(id)
+            }
+            Self::Sqlite(outbox) => {
+                let mut tx = outbox.pool().begin().await.map_err(lost)?;
+                let id = outbox.enqueue(&mut tx, message).await?;
+                tx.commit().await.map_err(lost)?;
+                Ok(id)
+            }
+        }
     }
 
     /// The cursors of a pipe, one per lane.
-    pub fn cursors(&self, _pipe: &PipePlan, _owner: &str) -> Vec<Arc<dyn Source>> {
-        match *self {}
+    pub fn cursors(&self, pipe: &PipePlan, owner: &str) -> Vec<Arc<dyn Source>> {
+        let options = &pipe.options;
+        match self {
+            Self::Postgres(outbox) => {
+                let start = match options.start {
+                    Start::Beginning => postgres::Start::Beginning,
+                    Start::Now => postgres::Start::Now,
+                };
+                let cursor = outbox.cursor(&pipe.name).owner(owner).lease(options.lease).start(start);
+                shared(cursor.lanes(options.lanes))
+            }
+            Self::Sqlite(outbox) => {
+                let start = match options.start {
+                    Start::Beginning => sqlite::Start::Beginning,
+                    Start::Now => sqlite::Start::Now,
+                };
+                let cursor = outbox.cursor(&pipe.name).owner(owner).lease(options.lease).start(start);
+                shared(cursor.lanes(options.lanes))
+            }
+        }
     }
 }
 
-/// The sink of a plan. `stop` is told when there is nobody left to write to.
-pub fn sink(_plan: &SinkPlan, _stop: &CancellationToken) -> Result<Arc<dyn Sink>> {
-    Err(Error::new(ErrorKind::Unexpected, "no sink is built in"))
+fn shared<S: Source + 'static>(cursors: Vec<S>) -> Vec<Arc<dyn Source>> {
+    cursors.into_iter().map(|cursor| Arc::new(cursor) as Arc<dyn Source>).collect()
+}
+
+/// The sink of a plan. `unread` is told when nobody reads standard output any more.
+pub fn sink(plan: &SinkPlan, unread: &CancellationToken) -> Result<Arc<dyn Sink>> {
+    Ok(match &plan.target {
+        Target::Stdout => Arc::new(Lines::writer("standard output", Stdout { unread: unread.clone() })),
+        Target::File(path) => Arc::new(Lines::file(path)),
+        Target::Exchange(connection, options) => {
+            Arc::new(Exchange::new(connection.url.reveal(), exchange_config(options)?)?)
+        }
+    })
+}
+
+fn exchange_config(options: &ExchangeOptions) -> Result<ExchangeConfig> {
+    let mut config = ExchangeConfig::new(&options.exchange);
+    config.kind = match options.kind {
+        ExchangeKind::Topic => rabbitmq::ExchangeKind::Topic,
+        ExchangeKind::Direct => rabbitmq::ExchangeKind::Direct,
+        ExchangeKind::Fanout => rabbitmq::ExchangeKind::Fanout,
+        ExchangeKind::Headers => rabbitmq::ExchangeKind::Headers,
+    };
+    config.topology = match options.topology {
+        Topology::Declare => rabbitmq::Topology::Declare,
+        Topology::Check => rabbitmq::Topology::Check,
+    };
+    let queues = options.queues.iter().map(|queue| {
+        let made = QueueConfig::new(&queue.name, queue.keys.iter().cloned());
+        if queue.kind == QueueKind::Quorum { made.quorum() } else { made }
+    });
+    config.queues = queues.collect();
+    config.routing_key = Template::parse(&options.routing_key)?;
+    config.timeout = options.timeout;
+    config.max_message = options.max_message;
+    Ok(config)
+}
+
+/// Standard output, which tells when its reader has gone (`| head`).
+struct Stdout {
+    unread: CancellationToken,
+}
+
+impl Stdout {
+    fn check<T>(&self, result: io::Result<T>) -> io::Result<T> {
+        if let Err(error) = &result
+            && error.kind() == io::ErrorKind::BrokenPipe
+            && !self.unread.is_cancelled()
+        {
+            tracing::info!("nobody reads standard output any more");
+            self.unread.cancel();
+        }
+        result
+    }
+}
+
+impl Write for Stdout {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.check(io::stdout().lock().write(bytes))
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.check(io::stdout().lock().flush())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn our_defaults_are_those_of_the_library() {
+        let ours = exchange_config(&ExchangeOptions { exchange: "e".to_owned(), ..Default::default() });
+        assert_eq!(ours.expect("the default template parses"), ExchangeConfig::new("e"));
+    }
 }

@@ -228,6 +228,10 @@ fn values_that_break_a_rule() {
         ),
         (base("exchange = \"e\"", "exchange = \"e'x\""), "a character that a name cannot have"),
         (
+            base("exchange = \"e\"", "exchange = \"e\"\nrouting_key = \"{typ}\""),
+            "sinks.events.routing_key = \"{typ}\"",
+        ),
+        (
             base("[pipes.relay]", "[pipes.\"re'lay\"]"),
             "\"re'lay\" in [pipes] is no name | a name begins with",
         ),
