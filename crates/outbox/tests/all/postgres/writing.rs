@@ -129,3 +129,28 @@ async fn a_notification_wakes_a_reader_long_before_its_pause_is_over() {
     let row = sqlx::query("select count(*) from outbox.messages").fetch_one(log.outbox.pool()).await.unwrap();
     assert!(row.get::<i64, _>(0) > 0);
 }
+
+#[tokio::test]
+async fn d6_what_is_done_and_older_than_thirty_days_is_removed_in_bounded_steps() {
+    let Some(log) = Log::new().await else { return };
+    let days = |days: i64| jiff::Timestamp::now() - jiff::SignedDuration::from_hours(24 * days);
+    let aged = |name: &str, age| Message::new("t", name.to_owned()).key(name).occurred_at(days(age));
+    log.enqueue((0..25).map(|n| aged(&format!("old {n}"), 31)).collect()).await;
+    log.enqueue(vec![aged("young", 29), aged("old and dead", 31), aged("old and pending", 31)]).await;
+    let source = log.source("c");
+    let claim = source.claim(27).await.unwrap();
+    let mut verdicts = vec![outbox::Verdict::Done; 27];
+    let cause = outbox::Cause::new(outbox::code::HANDLER, "told to fail");
+    verdicts[26] = outbox::Verdict::Dead { attempts: 1, cause, holds: true };
+    source.settle(&claim, &verdicts).await.unwrap();
+    let month = std::time::Duration::from_secs(30 * 24 * 3600);
+    let mut steps = Vec::new();
+    while steps.last() != Some(&0) {
+        steps.push(outbox::admin::Admin::purge(&log.outbox, month, 10, false).await.unwrap());
+    }
+    assert_eq!(steps, [10, 10, 5, 0]);
+    let left = sqlx::query("select convert_from(payload, 'UTF8') from outbox.messages order by seq");
+    let left = left.fetch_all(log.outbox.pool()).await.unwrap();
+    let left: Vec<String> = left.iter().map(|row| row.get(0)).collect();
+    assert_eq!(left, ["young", "old and dead", "old and pending"]);
+}
