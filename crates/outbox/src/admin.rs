@@ -118,8 +118,26 @@ pub struct Filter {
     pub header: Option<(String, String)>,
     /// Only after this position; the `position` of the last entry of a page.
     pub after: Option<u64>,
-    /// At most so many; 0 means 100.
+    /// A list has at most so many entries; 0 means 100. A repair takes all that matches.
     pub limit: u32,
+}
+
+impl Filter {
+    /// How many entries a page has.
+    pub fn page(&self) -> usize {
+        if self.limit == 0 { 100 } else { usize::try_from(self.limit).unwrap_or(usize::MAX) }
+    }
+
+    /// Cuts entries, of which there is one more than a page if there are more pages, to a page. The next one
+    /// begins after a position, so no message is cut between two of its cursors.
+    pub fn cut(&self, mut entries: Vec<Entry>) -> Vec<Entry> {
+        let Some(next) = entries.get(self.page()).map(|entry| entry.position) else { return entries };
+        entries.truncate(self.page());
+        if entries.first().is_some_and(|entry| entry.position != next) {
+            entries.retain(|entry| entry.position != next);
+        }
+        entries
+    }
 }
 
 /// One message on one cursor.

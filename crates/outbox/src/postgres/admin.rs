@@ -144,7 +144,7 @@ impl Admin for Outbox {
         let mut tx = self.pool.begin().await.map_err(failed)?;
         let lock = sqlx::query(LOCK_CURSORS).bind(&filter.cursor).persistent(false);
         lock.execute(&mut *tx).await.map_err(failed)?;
-        let mut chosen = chosen(&mut tx, filter).await?;
+        let mut chosen = select(&mut tx, LIST_PARKED, filter, i64::MAX).await?;
         if repair == Repair::Retry {
             // What is behind comes by itself, after the one that it waits for.
             chosen.retain(|entry| entry.stand != Stand::Behind);
@@ -189,29 +189,20 @@ impl Admin for Outbox {
     }
 }
 
-/// All that is set aside and matches, page by page.
-async fn chosen(tx: &mut PgConnection, filter: &Filter) -> Result<Vec<Entry>> {
-    let mut chosen: Vec<Entry> = Vec::new();
-    let mut page = Filter { limit: 1_000, ..filter.clone() };
-    loop {
-        let found = select(&mut *tx, LIST_PARKED, &page).await?;
-        page.after = found.last().map(|entry| entry.position);
-        let full = found.len() >= 1_000;
-        chosen.extend(found);
-        if !full {
-            return Ok(chosen);
-        }
-    }
-}
-
 async fn list(tx: &mut PgConnection, filter: &Filter) -> Result<Vec<Entry>> {
     sqlx::raw_sql(PATIENCE).execute(&mut *tx).await.map_err(|error| classify(error, "listing messages"))?;
     let set_aside =
         matches!(filter.stand, Some(Stand::Waiting | Stand::Behind | Stand::Dead)) || filter.code.is_some();
-    select(tx, if set_aside { LIST_PARKED } else { LIST }, filter).await
+    let most = i64::try_from(filter.page().saturating_add(1)).unwrap_or(i64::MAX);
+    Ok(filter.cut(select(tx, if set_aside { LIST_PARKED } else { LIST }, filter, most).await?))
 }
 
-async fn select(tx: &mut PgConnection, statement: &'static str, filter: &Filter) -> Result<Vec<Entry>> {
+async fn select(
+    tx: &mut PgConnection,
+    statement: &'static str,
+    filter: &Filter,
+    most: i64,
+) -> Result<Vec<Entry>> {
     let failed = |error| classify(error, "listing messages");
     let id = match filter.id.as_ref().map(|id| Uuid::parse_str(id.as_str())).transpose() {
         Ok(id) => id,
@@ -219,7 +210,6 @@ async fn select(tx: &mut PgConnection, statement: &'static str, filter: &Filter)
         Err(_) => return Ok(Vec::new()),
     };
     let (name, value) = filter.header.clone().unzip();
-    let limit = if filter.limit == 0 { 100 } else { filter.limit };
     let rows = sqlx::query(statement)
         .bind(&filter.cursor)
         .bind(filter.stand.map(Stand::as_str))
@@ -230,7 +220,7 @@ async fn select(tx: &mut PgConnection, statement: &'static str, filter: &Filter)
         .bind(name)
         .bind(value)
         .bind(filter.after.and_then(|after| i64::try_from(after).ok()))
-        .bind(i64::from(limit))
+        .bind(most)
         .persistent(false)
         .fetch_all(tx)
         .await

@@ -64,6 +64,8 @@ pub(super) struct Held {
     /// Claims made and settled so far under this epoch.
     pub(super) claims: i64,
     pub(super) settled: i64,
+    /// A settle was sent and not answered.
+    pub(super) in_doubt: bool,
     /// Set-aside messages that are in open claims.
     pub(super) parked_out: HashSet<i64>,
     /// Whether anything may be set aside; spares the happy path a look.
@@ -234,7 +236,9 @@ impl Cursor {
 impl Source for Cursor {
     async fn claim(&self, limit: usize) -> Result<Claim> {
         let mut state = self.state.lock().await;
-        let Some(held) = self.hold(&mut state).await? else { return Ok(Claim::empty()) };
+        let Some(held) = self.hold(&mut state).await?.filter(|held| !held.in_doubt) else {
+            return Ok(Claim::empty());
+        };
         super::page::claim(&self.identity, held, limit).await
     }
 

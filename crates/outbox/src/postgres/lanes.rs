@@ -20,7 +20,8 @@ const FORGET: &str = "
     delete from outbox.relays
     where cursor = $1 and seen_at < clock_timestamp() - $2::bigint * interval '1 millisecond'";
 
-const COUNT: &str = "select count(*) from outbox.relays where cursor = $1";
+const COUNT: &str = "
+    select count(*) as relays, count(*) filter (where owner < $2) as before from outbox.relays where cursor = $1";
 
 const LEAVE: &str = "delete from outbox.relays where cursor = $1 and owner = $2";
 
@@ -69,11 +70,11 @@ impl Share {
         seen.execute(&mut *tx).await.map_err(failed)?;
         let forget = sqlx::query(FORGET).bind(&identity.name).bind(identity.lease_ms()).persistent(false);
         forget.execute(&mut *tx).await.map_err(failed)?;
-        let count = sqlx::query(COUNT).bind(&identity.name).persistent(false);
-        let relays: i64 = count.fetch_one(&mut *tx).await.map_err(failed)?.get(0);
+        let count = sqlx::query(COUNT).bind(&identity.name).bind(&identity.owner).persistent(false);
+        let count = count.fetch_one(&mut *tx).await.map_err(failed)?;
         tx.commit().await.map_err(failed)?;
-        let relays = u32::try_from(relays.max(1)).unwrap_or(u32::MAX);
-        self.fair.store(self.lanes.div_ceil(relays), Ordering::Relaxed);
+        let number = |column: &str| u32::try_from(count.get::<i64, _>(column)).unwrap_or(0);
+        self.fair.store(fair(self.lanes, number("relays").max(1), number("before")), Ordering::Relaxed);
         Ok(())
     }
 
@@ -85,6 +86,11 @@ impl Share {
         leave.execute(&mut *tx).await.map_err(failed)?;
         tx.commit().await.map_err(failed)
     }
+}
+
+/// The lanes of the relay that has `before` others before it: together exactly all of them.
+fn fair(lanes: u32, relays: u32, before: u32) -> u32 {
+    lanes / relays + u32::from(before < lanes % relays)
 }
 
 const LOCK_ALL: &str = "
@@ -186,4 +192,18 @@ fn merge(rows: &[PgRow]) -> sqlx::Result<Merged> {
     }
     let merged = merged.unwrap_or_else(|| Merged { s1: Snapshot::nothing(), s2: None, pos: 0 });
     Ok(if any_open { merged } else { Merged { s2: None, pos: 0, ..merged } })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_shares_of_all_relays_are_all_lanes() {
+        for (lanes, relays) in [(4, 1), (4, 3), (64, 10), (3, 5)] {
+            let shares: Vec<u32> = (0..relays).map(|before| fair(lanes, relays, before)).collect();
+            assert_eq!(shares.iter().sum::<u32>(), lanes, "{shares:?}");
+            assert!(shares.iter().max().unwrap() - shares.iter().min().unwrap() <= 1, "{shares:?}");
+        }
+    }
 }

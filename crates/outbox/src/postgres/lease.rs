@@ -147,6 +147,7 @@ fn held(row: &PgRow, identity: &Identity, asked: Instant) -> sqlx::Result<Held> 
         marks: Marks::default(),
         claims: 0,
         settled: 0,
+        in_doubt: false,
         parked_out: Default::default(),
         has_parked: row.try_get("has_parked")?,
         looked_at_parked: None,

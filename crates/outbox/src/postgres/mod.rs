@@ -22,6 +22,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use sqlx::postgres::{PgConnectOptions, PgPool, PgPoolOptions};
+use sqlx::{Connection, PgConnection};
 
 pub use cursor::{Cursor, Start};
 pub use inbox::Inbox;
@@ -29,6 +30,9 @@ pub use migrate::{migrations, script};
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::message::Limits;
+
+/// How long a connection may take to come about.
+const CONNECT: Duration = Duration::from_secs(10);
 
 /// An outbox in PostgreSQL: write to it, read it, see after it.
 #[derive(Debug, Clone)]
@@ -51,12 +55,13 @@ impl Outbox {
             .statement_cache_capacity(0)
             .extra_float_digits(None);
         let place = format!("{}:{}", options.get_host(), options.get_port());
-        let pool = PgPoolOptions::new()
-            .max_connections(8)
-            .acquire_timeout(Duration::from_secs(10))
-            .connect_with(options)
-            .await
-            .map_err(|error| error::classify(error, format_args!("connecting to PostgreSQL at {place}")))?;
+        let failed = |error| error::classify(error, format_args!("connecting to PostgreSQL at {place}"));
+        // A pool would try again for a while and then only say that it took too long; this says why.
+        let first = tokio::time::timeout(CONNECT, PgConnection::connect_with(&options)).await;
+        let first = first.map_err(|_| failed(sqlx::Error::PoolTimedOut))?.map_err(failed)?;
+        first.close().await.map_err(failed)?;
+        let pool =
+            PgPoolOptions::new().max_connections(8).acquire_timeout(CONNECT).connect_lazy_with(options);
         Ok(Self::new(pool))
     }
 

@@ -94,7 +94,9 @@ impl Changes {
                 (attempts, cause, holds) = (clamp(*spent), Some(why), *hold);
                 "dead"
             }
-            Verdict::Behind => "behind",
+            Verdict::Behind if place.key.is_some() => "behind",
+            // Nothing would ever call it forth: without a key there is no earlier one.
+            Verdict::Behind => "waiting",
             // It still is what it was.
             Verdict::Released if was_parked => return,
             // The first of its key is promoted below; the others wait for it.
@@ -172,7 +174,10 @@ pub(super) async fn settle(
     for (place, verdict) in token.rows.iter().zip(verdicts).take(count) {
         changes.add(place, was_parked, verdict);
     }
+    // Until the answer is here, nobody knows where reading goes on: nothing is claimed before it is repeated.
+    held.in_doubt = true;
     write(identity, held, token, position.as_ref(), &changes).await?;
+    held.in_doubt = false;
     held.settled = token.number;
     held.has_parked |= !changes.seqs.is_empty();
     for place in token.rows.iter().filter(|_| was_parked) {

@@ -175,8 +175,6 @@ async fn mend(tx: &mut SqliteConnection, filter: &Filter, repair: Repair) -> sql
         // One that is behind has nothing to retry: it goes when the one before it has gone.
         query.push(" AND p.state <> 'behind'");
     }
-    query.push(" ORDER BY p.seq, p.cursor LIMIT ");
-    query.push_bind(if filter.limit == 0 { -1 } else { i64::from(filter.limit) });
     query.push(") RETURNING cursor, key, CAST(unixepoch('now', 'subsec') * 1000 AS INTEGER) AS now");
     let rows = query.build().fetch_all(&mut *tx).await?;
     let mut touched: BTreeMap<String, Vec<String>> = BTreeMap::new();

@@ -11,9 +11,6 @@ use crate::admin::{Entry, Filter, Stand, Story};
 use crate::message::MessageId;
 use crate::sink::Cause;
 
-/// A page when the filter names no limit.
-const PAGE: usize = 100;
-
 /// How many messages are looked at per statement.
 const STRIDE: i64 = 1000;
 
@@ -40,7 +37,7 @@ fn is_set_aside(filter: &Filter) -> bool {
 }
 
 pub(super) async fn list(conn: &mut SqliteConnection, filter: &Filter) -> sqlx::Result<Vec<Entry>> {
-    let limit = if filter.limit == 0 { PAGE } else { usize::try_from(filter.limit).unwrap_or(PAGE) };
+    let limit = filter.page();
     if is_set_aside(filter) {
         list_parked(conn, filter, limit).await
     } else {
@@ -53,7 +50,9 @@ async fn list_parked(conn: &mut SqliteConnection, filter: &Filter, limit: usize)
         "SELECT m.seq, m.id, m.type, m.key, m.occurred_at, p.cursor, p.attempts, p.due, p.state, p.code, p.detail ",
     );
     push_parked(&mut query, filter);
-    query.push(" ORDER BY p.seq, p.cursor LIMIT ").push_bind(i64::try_from(limit + 1).unwrap_or(i64::MAX));
+    query
+        .push(" ORDER BY p.seq, p.cursor LIMIT ")
+        .push_bind(i64::try_from(limit.saturating_add(1)).unwrap_or(i64::MAX));
     let mut entries = Vec::new();
     for row in query.build().fetch_all(&mut *conn).await? {
         let mut entry = entry(&row)?;
@@ -61,17 +60,7 @@ async fn list_parked(conn: &mut SqliteConnection, filter: &Filter, limit: usize)
         set_aside(&mut entry, &row)?;
         entries.push(entry);
     }
-    cut(&mut entries, limit);
-    Ok(entries)
-}
-
-/// Cuts to the limit. The next page begins after a position, so no message is cut between two of its cursors.
-fn cut(entries: &mut Vec<Entry>, limit: usize) {
-    let Some(next) = entries.get(limit).map(|entry| entry.position) else { return };
-    entries.truncate(limit);
-    if entries.first().is_some_and(|entry| entry.position != next) {
-        entries.retain(|entry| entry.position != next);
-    }
+    Ok(filter.cut(entries))
 }
 
 async fn list_log(conn: &mut SqliteConnection, filter: &Filter, limit: usize) -> sqlx::Result<Vec<Entry>> {

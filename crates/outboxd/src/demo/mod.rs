@@ -41,7 +41,8 @@ impl Place {
     fn new(folder: Option<PathBuf>) -> anyhow::Result<Self> {
         let folder = match folder {
             Some(folder) => {
-                std::fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
+                std::fs::create_dir_all(&folder)
+                    .with_context(|| format!("cannot make {}", folder.display()))?;
                 folder
             }
             // Kept, so that the commands at the end have something to look at.
@@ -49,7 +50,10 @@ impl Place {
         };
         let place = Self { folder: folder.canonicalize()? };
         if place.database().exists() {
-            bail!("{} holds an earlier demo; choose another folder with --dir, or remove it", place.folder.display());
+            bail!(
+                "{} holds an earlier demo; choose another folder with --dir, or remove it",
+                place.folder.display()
+            );
         }
         Ok(place)
     }
@@ -93,7 +97,9 @@ pub async fn run(args: DemoArgs) -> anyhow::Result<ExitCode> {
 
     let seconds = args.seconds.unwrap_or(SECONDS);
     eprintln!("A shop writes orders and their events into {} for {seconds} s;", place.database().display());
-    eprintln!("three pipes carry them on: relay (to a file), inventory and mailer (handlers). Ctrl-C ends it sooner.\n");
+    eprintln!(
+        "three pipes carry them on: relay (to a file), inventory and mailer (handlers). Ctrl-C ends it sooner.\n"
+    );
     let (closing, stop) = (CancellationToken::new(), CancellationToken::new());
     let (ledger, mut pipes) = (Arc::new(Ledger::default()), JoinSet::new());
     let stats = start_pipes(&place, &outbox, &stop, &mut pipes)?;

@@ -39,7 +39,8 @@ impl Ledger {
 
 /// Makes the shop's own table.
 pub(super) async fn open(outbox: &Outbox) -> anyhow::Result<()> {
-    let table = "CREATE TABLE orders (id INTEGER PRIMARY KEY, customer TEXT NOT NULL, cents INTEGER NOT NULL)";
+    let table =
+        "CREATE TABLE orders (id INTEGER PRIMARY KEY, customer TEXT NOT NULL, cents INTEGER NOT NULL)";
     sqlx::raw_sql(table).execute(outbox.pool()).await?;
     Ok(())
 }
@@ -66,7 +67,9 @@ pub(super) async fn trade(
         let insert = sqlx::query("INSERT INTO orders (id, customer, cents) VALUES (?, ?, ?)");
         insert.bind(order as i64).bind(format!("customer-{customer}")).bind(cents).execute(&mut *tx).await?;
         let mut events = Vec::new();
-        for (step, kind) in ["order.placed", "order.paid", "order.shipped"].into_iter().take(kinds).enumerate() {
+        for (step, kind) in
+            ["order.placed", "order.paid", "order.shipped"].into_iter().take(kinds).enumerate()
+        {
             let number = next_of_customer[customer] + step as u64;
             let body = json!({ "order": order, "cents": cents, "number": number });
             let event = Message::json(kind, &body)?.key(format!("customer-{customer}"));

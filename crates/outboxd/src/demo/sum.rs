@@ -73,8 +73,12 @@ pub(super) async fn sum(
         };
         let mut set_aside = Vec::new();
         for stand in [Stand::Dead, Stand::Behind, Stand::Waiting] {
-            let filter =
-                Filter { cursor: Some(name.to_owned()), stand: Some(stand), limit: u32::MAX, ..Filter::default() };
+            let filter = Filter {
+                cursor: Some(name.to_owned()),
+                stand: Some(stand),
+                limit: u32::MAX,
+                ..Filter::default()
+            };
             set_aside.extend(outbox.list(&filter).await?);
         }
         if let Some(entry) = set_aside.iter().find(|entry| entry.stand == Stand::Dead) {
@@ -82,7 +86,8 @@ pub(super) async fn sum(
         }
         let dead = set_aside.iter().filter(|entry| entry.stand == Stand::Dead).count() as u64;
         let arrived: HashSet<&str> = arrivals.iter().map(|(id, ..)| id.as_str()).collect();
-        let known: HashSet<&str> = set_aside.iter().map(|entry| entry.id.as_str()).chain(arrived.iter().copied()).collect();
+        let known: HashSet<&str> =
+            set_aside.iter().map(|entry| entry.id.as_str()).chain(arrived.iter().copied()).collect();
         pipes.insert(
             name,
             PipeSum {
@@ -124,14 +129,19 @@ fn read_lines(place: &Place) -> anyhow::Result<Vec<Arrival>> {
     for line in BufReader::new(std::fs::File::open(place.events())?).lines() {
         let event: serde_json::Value = serde_json::from_str(&line?)?;
         let text = |name: &str| event[name].as_str().unwrap_or_default().to_owned();
-        arrivals.push((text("id"), text("partitionkey"), event["data"]["number"].as_u64().unwrap_or(u64::MAX)));
+        arrivals.push((
+            text("id"),
+            text("partitionkey"),
+            event["data"]["number"].as_u64().unwrap_or(u64::MAX),
+        ));
     }
     Ok(arrivals)
 }
 
 async fn read_table(outbox: &Outbox, statement: &'static str) -> anyhow::Result<Vec<Arrival>> {
     let rows = sqlx::query(statement).fetch_all(outbox.pool()).await?;
-    let arrival = |row: &sqlx::sqlite::SqliteRow| (row.get(0), row.get(1), row.get::<i64, _>(2).unsigned_abs());
+    let arrival =
+        |row: &sqlx::sqlite::SqliteRow| (row.get(0), row.get(1), row.get::<i64, _>(2).unsigned_abs());
     Ok(rows.iter().map(arrival).collect())
 }
 
@@ -145,18 +155,32 @@ pub(super) fn print(sum: &Sum, place: &Place) -> anyhow::Result<()> {
     let mut out = std::io::stdout().lock();
     writeln!(out, "\nwritten      {:>7} events, each in one transaction with its order", sum.written)?;
     writeln!(out, "rolled back  {:>7} events, which nobody may ever see\n", sum.rolled_back)?;
-    writeln!(out, "{:<10} {:>9} {:>8} {:>6} {:>6} {:>7} {:>13} {:>6}", "PIPE", "DELIVERED", "RETRIED", "DEAD", "HELD", "TWICE", "OUT OF ORDER", "LOST")?;
+    writeln!(
+        out,
+        "{:<10} {:>9} {:>8} {:>6} {:>6} {:>7} {:>13} {:>6}",
+        "PIPE", "DELIVERED", "RETRIED", "DEAD", "HELD", "TWICE", "OUT OF ORDER", "LOST"
+    )?;
     for name in PIPES {
         let pipe = &sum.pipes[name];
-        let PipeSum { delivered, retried, dead, held, duplicates_in_effect: twice, out_of_order, lost, .. } = pipe;
-        writeln!(out, "{name:<10} {delivered:>9} {retried:>8} {dead:>6} {held:>6} {twice:>7} {out_of_order:>13} {lost:>6}")?;
+        let PipeSum {
+            delivered, retried, dead, held, duplicates_in_effect: twice, out_of_order, lost, ..
+        } = pipe;
+        writeln!(
+            out,
+            "{name:<10} {delivered:>9} {retried:>8} {dead:>6} {held:>6} {twice:>7} {out_of_order:>13} {lost:>6}"
+        )?;
     }
     writeln!(out, "\nHeld are the later messages of the dead one's key: they wait until a person decides.")?;
     let program = std::env::args().next().unwrap_or_else(|| "outboxd".to_owned());
     let verb = |words: &str| format!("  {program} --config {} {words}", place.config().display());
     writeln!(out, "\nLook closer:\n{}\n{}", verb("status"), verb("list --state dead"))?;
     if let Some(id) = &sum.dead_id {
-        writeln!(out, "{}\n{}", verb(&format!("show {id} --payload")), verb(&format!("skip {id} --dry-run")))?;
+        writeln!(
+            out,
+            "{}\n{}",
+            verb(&format!("show {id} --payload")),
+            verb(&format!("skip {id} --dry-run"))
+        )?;
     }
     writeln!(out, "  tail -n 3 {}", place.events().display())?;
     Ok(())

@@ -12,7 +12,12 @@ use super::PIPES;
 use super::shop::Ledger;
 
 /// Tells every second how far everybody is, until the pipes stop.
-pub(super) async fn watch(outbox: Outbox, ledger: Arc<Ledger>, stats: Vec<Arc<Stats>>, stop: CancellationToken) {
+pub(super) async fn watch(
+    outbox: Outbox,
+    ledger: Arc<Ledger>,
+    stats: Vec<Arc<Stats>>,
+    stop: CancellationToken,
+) {
     let mut before = vec![0; 1 + stats.len()];
     let mut dead_told = 0;
     let mut second = 0;
@@ -33,7 +38,11 @@ pub(super) async fn watch(outbox: Outbox, ledger: Arc<Ledger>, stats: Vec<Arc<St
             }
         }
         let lag = outbox.status().await.unwrap_or_default();
-        let lag = lag.iter().filter(|cursor| cursor.dead == 0).filter_map(|cursor| cursor.lag_seconds).fold(0.0, f64::max);
+        let lag = lag
+            .iter()
+            .filter(|cursor| cursor.dead == 0)
+            .filter_map(|cursor| cursor.lag_seconds)
+            .fold(0.0, f64::max);
         eprintln!("{line}  |  lag {:.0} ms", lag * 1000.0);
         dead_told = tell_dead(&outbox, dead_told).await;
         before = now;
