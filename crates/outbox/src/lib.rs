@@ -76,6 +76,7 @@ pub mod policy;
 pub mod postgres;
 #[cfg(feature = "rabbitmq")]
 pub mod rabbitmq;
+mod setup;
 mod sink;
 mod source;
 #[cfg(feature = "sqlite")]
@@ -87,8 +88,8 @@ pub use error::{Error, ErrorKind, Result};
 pub use inbox::{Failure, Handler, Inbox, Lent};
 pub use message::{Headers, Limits, Message, MessageId, header};
 pub use migration::Migration;
-pub use pipe::Pipe;
 pub use policy::{Policy, Verdict};
+pub use setup::Pipe;
 pub use sink::{Cause, Outcome, Rejection, Sink, code};
 pub use source::{Claim, Lease, Source};
 pub use stats::Stats;

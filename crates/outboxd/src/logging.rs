@@ -14,7 +14,9 @@ pub fn start(options: LogOptions, global: &Global) {
     let (level, _) = LEVELS[level.min(LEVELS.len() - 1)];
     // What drivers say below a warning is for those who write drivers.
     let others = if level == "error" { "error" } else { "warn" };
-    let filter = EnvFilter::new(format!("{others},outbox={level},outboxd={level}"));
+    // The AMQP driver logs every returned message with its payload, which is nobody's business here; what
+    // became of it is told by the sink.
+    let filter = EnvFilter::new(format!("{others},lapin=off,outbox={level},outboxd={level}"));
     let lines = tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr).with_target(false);
     // A second start cannot happen outside of tests, and would change nothing.
     let _ = match options.format {

@@ -75,7 +75,8 @@ async fn run_verb(cli: Cli, output: &mut Output) -> anyhow::Result<ExitCode> {
             run::run(&plan, &args).await?
         }
         Verb::Demo(mut args) => {
-            logging::start(logging::for_verbs(LogOptions::default().format), global);
+            // It tells by itself what happens, so only what it does not expect is logged.
+            logging::start(LogOptions { level: 0, ..LogOptions::default() }, global);
             args.format = global.format;
             return demo::run(args).await;
         }

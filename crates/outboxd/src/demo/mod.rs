@@ -11,7 +11,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context, bail};
+use anyhow::Context;
 use outbox::admin::Admin;
 use outbox::lines::Lines;
 use outbox::policy::Backoff;
@@ -21,6 +21,7 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::cli::args::{DemoArgs, Format};
+use crate::trouble::{Exit, Trouble};
 use shop::Ledger;
 
 /// How long it runs when nobody says.
@@ -50,10 +51,9 @@ impl Place {
         };
         let place = Self { folder: folder.canonicalize()? };
         if place.database().exists() {
-            bail!(
-                "{} holds an earlier demo; choose another folder with --dir, or remove it",
-                place.folder.display()
-            );
+            let what = format!("{} holds an earlier demo", place.folder.display());
+            let help = "choose another folder with --dir, or remove this one";
+            return Err(Trouble::new(Exit::Failed, what, help).into());
         }
         Ok(place)
     }

@@ -1,9 +1,11 @@
 //! The program as people meet it: the real binary, in a folder of its own, by its exit codes and outputs.
 #![allow(clippy::unwrap_used, missing_docs, unreachable_pub)]
 
+mod backlog;
 mod bad_input;
 mod closed_output;
 mod consent;
+mod demo;
 mod exit_codes;
 mod first_steps;
 mod program;

@@ -166,6 +166,13 @@ impl Running {
         assert!(Command::new("kill").args(["-s", name, &id]).status().unwrap().success());
     }
 
+    /// The most memory that it has held at a time, in KiB.
+    pub fn peak_memory(&self) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
+        let line = status.lines().find(|line| line.starts_with("VmHWM:")).unwrap();
+        line.split_whitespace().nth(1).unwrap().parse().unwrap()
+    }
+
     /// Waits for the end; gives the exit code and everything that was said.
     pub fn end(mut self) -> (i32, String) {
         while let Ok(line) = self.stderr.recv_timeout(PATIENCE) {

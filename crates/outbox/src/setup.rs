@@ -1,0 +1,107 @@
+//! How a pipe is put together: its two ends, its policy and its knobs. What it does is in `pipe.rs`.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::policy::Policy;
+use crate::sink::Sink;
+use crate::source::Source;
+use crate::stats::Stats;
+
+/// The pause before the next look when there was work a moment ago; doubles up to the idle time.
+pub(crate) const BUSY_PAUSE: Duration = Duration::from_millis(2);
+
+/// Carries messages from a source to a sink until it is told to stop.
+pub struct Pipe {
+    pub(crate) name: String,
+    pub(crate) source: Arc<dyn Source>,
+    pub(crate) sink: Arc<dyn Sink>,
+    pub(crate) policy: Policy,
+    pub(crate) batch: usize,
+    pub(crate) depth: usize,
+    pub(crate) concurrency: usize,
+    pub(crate) idle: Duration,
+    pub(crate) drain: Duration,
+    pub(crate) jitter: Box<dyn FnMut() -> f64 + Send>,
+    pub(crate) stats: Arc<Stats>,
+}
+
+impl Pipe {
+    /// A pipe with the default policy.
+    pub fn new(source: impl Source + 'static, sink: impl Sink + 'static) -> Self {
+        Self {
+            name: "pipe".to_owned(),
+            source: Arc::new(source),
+            sink: Arc::new(sink),
+            policy: Policy::default(),
+            batch: 500,
+            depth: 4,
+            concurrency: 4,
+            idle: Duration::from_millis(500),
+            drain: Duration::from_secs(30),
+            jitter: Box::new(rand::random::<f64>),
+            stats: Arc::default(),
+        }
+    }
+
+    /// Names the pipe in logs.
+    #[must_use]
+    pub fn name(mut self, name: impl Into<String>) -> Self {
+        self.name = name.into();
+        self
+    }
+
+    /// Sets the rules for order, retries and outages.
+    #[must_use]
+    pub fn policy(mut self, policy: Policy) -> Self {
+        self.policy = policy;
+        self
+    }
+
+    /// Sets how many messages are claimed, and delivered, at a time (500).
+    #[must_use]
+    pub fn batch(mut self, batch: usize) -> Self {
+        self.batch = batch.max(1);
+        self
+    }
+
+    /// Sets how many claims may be in flight (4).
+    #[must_use]
+    pub fn depth(mut self, depth: usize) -> Self {
+        self.depth = depth.max(1);
+        self
+    }
+
+    /// Sets how many deliveries may overlap (4).
+    #[must_use]
+    pub fn concurrency(mut self, concurrency: usize) -> Self {
+        self.concurrency = concurrency.max(1);
+        self
+    }
+
+    /// Sets the longest pause between two looks at a source that has nothing (500 ms).
+    #[must_use]
+    pub fn idle(mut self, idle: Duration) -> Self {
+        self.idle = idle.max(BUSY_PAUSE);
+        self
+    }
+
+    /// Sets how long a stop waits for what is in flight (30 s).
+    #[must_use]
+    pub fn drain(mut self, drain: Duration) -> Self {
+        self.drain = drain;
+        self
+    }
+
+    /// Replaces the randomness of the delays, so that a run can be repeated.
+    #[must_use]
+    pub fn jitter(mut self, jitter: impl FnMut() -> f64 + Send + 'static) -> Self {
+        self.jitter = Box::new(jitter);
+        self
+    }
+
+    /// The counters, also while it runs.
+    pub fn stats(&self) -> Arc<Stats> {
+        self.stats.clone()
+    }
+}
