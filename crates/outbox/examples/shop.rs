@@ -39,8 +39,9 @@ async fn main() -> Result<(), Box<dyn Error>> {
     stop.cancel();
     running.await??;
 
-    let shipped: Vec<i64> =
-        sqlx::query_scalar("SELECT order_id FROM shipments ORDER BY order_id").fetch_all(outbox.pool()).await?;
+    let shipped: Vec<i64> = sqlx::query_scalar("SELECT order_id FROM shipments ORDER BY order_id")
+        .fetch_all(outbox.pool())
+        .await?;
     println!("orders shipped: {shipped:?}; attempts that failed: {}", stats.retried());
     assert_eq!(shipped, [1, 2, 3]);
     Ok(())
