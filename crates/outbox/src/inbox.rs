@@ -50,7 +50,8 @@ pub trait Inbox: Send + Sync + 'static {
 
 /// The open transaction, lent to a handler: what it writes is committed together with the inbox.
 ///
-/// It dereferences to the connection, as a transaction of `sqlx` does: `.execute(&mut *tx)`. When the handler is through, it goes back by itself.
+/// It dereferences to the connection, as a transaction of `sqlx` does: `.execute(&mut *tx)`. It goes back when it is
+/// dropped, so when the handler is through.
 pub struct Lent<T> {
     tx: Option<T>,
     back: Option<oneshot::Sender<T>>,

@@ -1,4 +1,60 @@
-//! The transactional outbox and inbox.
+//! The transactional outbox and inbox: from a database transaction to whoever must hear of it.
+//!
+//! An application writes a [`Message`] in the same transaction as its own data. A [`Pipe`] carries it to a
+//! broker, a file or a function, at least once; an [`Inbox`] lets a function take effect once. Everything is
+//! the same loop: claim messages from a [`Source`], deliver them to a [`Sink`], settle each with a [`Verdict`].
+//!
+//! ```
+//! use outbox::memory::{Outbox, Recorder};
+//! use outbox::{Message, Pipe};
+//! use tokio_util::sync::CancellationToken;
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let outbox = Outbox::new();
+//! outbox.enqueue(Message::json("order.placed", &[1, 2, 3])?.key("order-1"))?;
+//!
+//! // The memory backend keeps nothing; `sqlite` and `postgres` have the same names and enqueue in your transaction.
+//! let sink = Recorder::new();
+//! let stop = CancellationToken::new();
+//! let pipe = tokio::spawn(Pipe::new(outbox.cursor("relay"), sink.clone()).run(stop.clone()));
+//!
+//! assert_eq!(sink.wait_for(1).await[0].kind, "order.placed");
+//! stop.cancel(); // finishes what is in flight and gives the cursor back
+//! pipe.await??;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! `examples/shop.rs` is a whole program on SQLite, with a handler under an inbox.
+//!
+//! # What to read, in this order
+//!
+//! 1. [`Message`]: what travels, and the names of the [`header`]s that every part knows.
+//! 2. [`Source`], [`Sink`], [`Inbox`] and [`Admin`](admin::Admin): the contracts, as numbered clauses.
+//! 3. [`Pipe`]: the loop, its settings and how it stops. `pipe.rs` reads from top to bottom.
+//! 4. [`Policy`]: order, attempts, delays, outages. [`policy`] holds the decisions as pure functions.
+//! 5. [`memory`]: what the clauses mean, with nothing but a lock.
+//! 6. `sqlite` and `postgres`: the log, its cursors under leases, the inbox. `rabbitmq` and [`lines`]: sinks.
+//! 7. [`Error`]: one type; its kind decides what a pipe does and has advice for a person.
+//! 8. `conformance`: the clauses as tests, for a backend of your own.
+//!
+//! # Features
+//!
+//! No backend is built unless it is asked for.
+//!
+//! | feature | gives |
+//! | --- | --- |
+//! | `sqlite` | the log, the inbox and their administration in a SQLite file |
+//! | `postgres` | the same in PostgreSQL |
+//! | `rabbitmq` | the sink to an exchange |
+//! | `conformance` | the suites that check a backend against the clauses |
+//! | `failpoints` | named steps at which a test kills the process, see [`failpoint`] |
+//!
+//! Without any feature there are [`memory`], [`lines`], [`cloudevents`] and [`template`].
+//!
+//! The transaction that `enqueue` takes is one of `sqlx` 0.9, and the token that stops a pipe is that of
+//! `tokio-util`: both are part of this crate's interface.
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 pub mod admin;
@@ -38,3 +94,8 @@ pub use sink::{Cause, Outcome, Rejection, Sink, code};
 pub use source::{Claim, Lease, Source};
 pub use stats::Stats;
 pub use template::Template;
+
+/// The Rust of the README, compiled so that it stays true.
+#[cfg(all(doctest, feature = "rabbitmq", feature = "sqlite"))]
+#[doc = include_str!("../../../README.md")]
+struct Readme;

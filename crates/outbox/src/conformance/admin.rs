@@ -1,4 +1,4 @@
-//! The clauses of an [`Admin`](crate::admin::Admin), on a log.
+//! The clauses of an [`Admin`], on a log.
 
 use std::time::Duration;
 

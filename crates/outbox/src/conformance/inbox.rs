@@ -1,4 +1,4 @@
-//! The clauses of an [`Inbox`](crate::Inbox).
+//! The clauses of an [`Inbox`].
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! The clauses of a [`Sink`](crate::Sink).
+//! The clauses of a [`Sink`].
 
 use std::collections::HashSet;
 

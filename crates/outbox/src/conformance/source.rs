@@ -1,4 +1,4 @@
-//! The clauses of a [`Source`](crate::Source), on a log.
+//! The clauses of a [`Source`], on a log.
 
 use std::time::{Duration, Instant};
 

@@ -43,6 +43,9 @@ const RENEWALS: usize = 3;
 ///
 /// It connects when it is first needed, and again after the connection was lost; a call does not try again when
 /// an attempt fails.
+///
+/// The driver, `lapin`, logs every returned message as a warning with its payload in it: turn the target `lapin` off
+/// in your log.
 pub struct Exchange {
     link: Link,
     config: Arc<ExchangeConfig>,

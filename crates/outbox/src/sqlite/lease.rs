@@ -327,5 +327,5 @@ pub(super) async fn release(reader: &Reader, held: Option<Box<Held>>) -> sqlx::R
     Ok(())
 }
 
-/// How long a lease may be: so short that a crash is noticed, so long that it outlives a busy disk.
+/// How long a lease lasts unless told: so short that a crash is noticed, so long that it outlives a busy disk.
 pub(super) const LEASE: Duration = Duration::from_secs(30);

@@ -16,7 +16,7 @@ Exit codes:
   1    failed
   2    wrong usage, or not confirmed
   3    the configuration is invalid
-  4    a source cannot be reached
+  4    a source cannot be reached, or refuses us
   5    a sink cannot be reached
   7    the lag is above --max-lag
   130  left at the second signal, without draining
