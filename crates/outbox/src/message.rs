@@ -225,6 +225,16 @@ impl Limits {
             let limit = self.header_bytes;
             return invalid(format!("the headers of {} are {bytes} bytes, the limit is {limit}", about()));
         }
+        let texts = [&message.kind, &message.content_type].into_iter().chain(&message.key);
+        if texts
+            .chain(message.headers.iter().flat_map(|(name, value)| [name, value]))
+            .any(|text| text.contains('\0'))
+        {
+            return invalid(format!(
+                "{} has a NUL character outside of its payload, which no store takes",
+                about()
+            ));
+        }
         if message.headers.keys().any(|name| name.is_empty()) {
             return invalid(format!("{} has a header without a name", about()));
         }
@@ -245,6 +255,8 @@ mod tests {
         assert!(limits.check(&Message::new("a", "").header("ab", "cd")).is_ok());
         assert!(limits.check(&Message::new("a", "").header("ab", "cde")).is_err());
         assert!(limits.check(&Message::new("a", "").header("a", "").header("b", "")).is_err());
+        assert!(limits.check(&Message::new("a", "\0")).is_ok(), "a payload may be anything");
+        assert!(limits.check(&Message::new("a", "").key("k\0")).unwrap_err().to_string().contains("NUL"));
         assert!(limits.check(&Message::new(" ", "")).unwrap_err().to_string().contains("has no type"));
     }
 
