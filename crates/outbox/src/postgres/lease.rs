@@ -14,6 +14,7 @@ use super::lanes::{self, Share};
 use super::rebase;
 use super::window::{Marks, Position, Snapshot};
 use crate::error::{Error, ErrorKind, Result};
+use crate::failpoint;
 use crate::source::Lease;
 
 const TAKE: &str = "
@@ -78,7 +79,9 @@ pub(super) async fn acquire(identity: &Identity) -> Result<Option<Held>> {
         held.read = rebase::rebase(&mut tx, identity, &held.read, row.get("top"), here).await?;
         held.has_parked = true;
     }
+    failpoint::pass("take_before_commit");
     tx.commit().await.map_err(|error| classify(error, doing()))?;
+    failpoint::pass("take_after_commit");
     tracing::info!(cursor = identity.name, lane = identity.lane, epoch = held.epoch, "the cursor is ours");
     Ok(Some(held))
 }
@@ -208,7 +211,9 @@ async fn renew_once(identity: &Identity, held: &mut Held) -> Result<()> {
         .fetch_optional(&mut *tx)
         .await
         .map_err(failed)?;
+    failpoint::pass("renewing");
     tx.commit().await.map_err(failed)?;
+    failpoint::pass("renewed");
     let row = row.ok_or_else(|| super::cursor::lost(identity))?;
     add_mark(&mut held.marks, &row)?;
     held.lease.extend(asked + identity.lease);

@@ -139,6 +139,9 @@ impl Changes {
                 .execute(&mut *tx)
                 .await?;
         }
+        if !self.gone.is_empty() || !self.seqs.is_empty() {
+            failpoint::pass("settle_set_aside");
+        }
         promote(tx, &identity.name, &self.touched).await
     }
 }
