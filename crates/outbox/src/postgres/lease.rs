@@ -4,7 +4,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use sqlx::postgres::PgRow;
-use sqlx::{PgConnection, Row};
+use sqlx::{AssertSqlSafe, PgConnection, Postgres, Row, Transaction};
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
@@ -60,11 +60,21 @@ const NOTE: &str = "
     where name = $1 and lane = $2 and epoch = $3 and turn = $8
       and substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8) = $9";
 
+/// Opens a transaction in which rows of the cursor are locked.
+///
+/// If we fall silent within it, the server ends it when our lease is over. Otherwise the lock would outlive the
+/// lease: a process that is halted keeps its connection, and nobody could take the cursor over.
+pub(super) async fn begin(identity: &Identity) -> sqlx::Result<Transaction<'static, Postgres>> {
+    let limit = identity.lease_ms().clamp(1, i64::from(i32::MAX));
+    let statements = format!("begin; set local idle_in_transaction_session_timeout = {limit}");
+    identity.pool.begin_with(AssertSqlSafe(statements)).await
+}
+
 /// Takes the cursor if it is free, creating it if need be; `None` when it is somebody else's.
 pub(super) async fn acquire(identity: &Identity) -> Result<Option<Held>> {
     let doing = || format!("taking cursor '{}'", identity.name);
     let asked = Instant::now();
-    let mut tx = identity.pool.begin().await.map_err(|error| classify(error, doing()))?;
+    let mut tx = begin(identity).await.map_err(|error| classify(error, doing()))?;
     let mut taken = take(&mut tx, identity).await.map_err(|error| classify(error, doing()))?;
     if taken.is_none() && prepare(&mut tx, identity).await? {
         taken = take(&mut tx, identity).await.map_err(|error| classify(error, doing()))?;
@@ -196,7 +206,7 @@ async fn renew_once(identity: &Identity, held: &mut Held) -> Result<()> {
     let failed = |error| classify(error, format_args!("renewing the lease on cursor '{}'", identity.name));
     let asked = Instant::now();
     let idle = (!held.has_open_claims()).then_some(&held.read);
-    let mut tx = identity.pool.begin().await.map_err(failed)?;
+    let mut tx = begin(identity).await.map_err(failed)?;
     let row = sqlx::query(RENEW)
         .bind(&identity.name)
         .bind(identity.lane())
@@ -233,7 +243,7 @@ pub(super) fn add_mark(marks: &mut Marks, row: &PgRow) -> Result<()> {
 /// Gives the cursor back at once, and notes how far it has read if nothing is in flight.
 pub(super) async fn release(identity: &Identity, held: &Held) -> Result<()> {
     let failed = |error| classify(error, format_args!("giving back cursor '{}'", identity.name));
-    let mut tx = identity.pool.begin().await.map_err(failed)?;
+    let mut tx = begin(identity).await.map_err(failed)?;
     if !held.has_open_claims() {
         sqlx::query(NOTE)
             .bind(&identity.name)

@@ -182,6 +182,32 @@ impl Scene {
         }
     }
 
+    /// Halts a relay, but not within a transaction of SQLite: as with any other writer of the file, nobody could
+    /// write until it goes on, and no lease changes that.
+    pub(super) async fn halt(&self, relay: &Relay) {
+        let lock = match &self.log {
+            Log::Sqlite(outbox) => Some(outbox.pool().begin_with("BEGIN IMMEDIATE").await.unwrap()),
+            Log::Postgres(_) => None,
+        };
+        relay.halt();
+        drop(lock);
+    }
+
+    /// Waits until somebody holds a lock on the cursor and does nothing with it.
+    pub(super) async fn until_locked(&self) {
+        let Log::Postgres(outbox) = &self.log else { return };
+        let sql = "select exists (
+                       select from pg_locks l join pg_stat_activity a using (pid)
+                       where a.datname = current_database() and a.state = 'idle in transaction'
+                         and a.state_change < clock_timestamp() - interval '100 milliseconds'
+                         and l.mode = 'RowExclusiveLock' and l.relation = 'outbox.cursors'::regclass)";
+        let began = Instant::now();
+        while !sqlx::query_scalar::<_, bool>(sql).fetch_one(outbox.pool()).await.unwrap() {
+            assert!(began.elapsed() < PATIENCE, "nobody holds a lock");
+            tokio::time::sleep(TICK).await;
+        }
+    }
+
     /// Lets a last relay carry what is left, then checks everything.
     pub(super) async fn finish(mut self) {
         let last = self.start("", false);

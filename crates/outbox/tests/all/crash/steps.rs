@@ -40,6 +40,6 @@ async fn d4_from_postgres_to_rabbitmq_nothing_is_lost_wherever_the_relay_is_kill
     let Some(scene) = Scene::postgres("PostgreSQL to RabbitMQ").await else { return };
     let Some(mut scene) = scene.into_broker().await else { return };
     let steps = without(&[&HANDLER[..], &["settle_set_aside"]].concat());
-    scene.kill_at(&steps, kills(220)).await;
+    scene.kill_at(&steps, kills(240)).await;
     scene.finish().await;
 }
