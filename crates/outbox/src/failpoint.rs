@@ -4,18 +4,30 @@
 //! language of `fail-parallel`: `settling=3*off->return` kills the process with SIGKILL at the fourth pass.
 //! Without the feature this is nothing at all.
 
-/// Every step of the loop and of the settle beneath it, in the order in which a message meets them.
+/// Every step of the loop and of what is beneath it, in the order in which a message meets them; renewing and
+/// leaving come last. Some are only passed with certain backends: `published` with a broker, `handler_…` with an
+/// inbox, `settle_set_aside` when a message failed or comes again.
 #[cfg(feature = "failpoints")]
 pub const STEPS: &[&str] = &[
+    "claiming",
+    "take_before_commit",
+    "take_after_commit",
+    "page_read",
     "claimed",
     "delivering",
+    "published",
     "handler_before_commit",
     "handler_after_commit",
     "delivered",
     "settling",
+    "settle_set_aside",
     "settle_before_commit",
     "settle_after_commit",
     "settled",
+    "renewing",
+    "renewed",
+    "closing",
+    "closed",
 ];
 
 #[cfg(feature = "failpoints")]
@@ -42,4 +54,5 @@ pub(crate) fn pass(step: &'static str) {
 }
 
 #[cfg(not(feature = "failpoints"))]
+#[inline(always)]
 pub(crate) fn pass(_step: &'static str) {}

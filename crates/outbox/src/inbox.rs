@@ -12,6 +12,7 @@ use futures_util::FutureExt;
 use tokio::sync::oneshot;
 
 use crate::error::Result;
+use crate::failpoint;
 use crate::message::{Message, MessageId};
 use crate::sink::{Cause, Outcome, Rejection, Sink, code};
 
@@ -180,7 +181,9 @@ where
             self.inbox.undo(&mut tx, &self.consumer, &message.id).await?;
             outcomes.push(Outcome::Rejected(rejection));
         }
+        failpoint::pass("handler_before_commit");
         self.inbox.commit(tx).await?;
+        failpoint::pass("handler_after_commit");
         Ok(outcomes)
     }
 }

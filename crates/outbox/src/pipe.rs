@@ -33,6 +33,7 @@ impl Pipe {
         let source = self.source.clone();
         let name = self.name.clone();
         let result = Run::new(self).go(stop).await;
+        failpoint::pass("closing");
         // Also after an error: whatever is held should not wait for a lease to run out.
         if let Err(error) = source.close().await {
             tracing::warn!(
@@ -41,6 +42,7 @@ impl Pipe {
                 "could not close the source; its lease will run out"
             );
         }
+        failpoint::pass("closed");
         result
     }
 }
@@ -193,7 +195,13 @@ impl Run {
         self.newest_claim += 1;
         self.claiming = true;
         let (source, number) = (self.pipe.source.clone(), self.newest_claim);
-        self.intake = Some(async move { Intake::Claimed(number, source.claim(limit).await) }.boxed());
+        self.intake = Some(
+            async move {
+                failpoint::pass("claiming");
+                Intake::Claimed(number, source.claim(limit).await)
+            }
+            .boxed(),
+        );
     }
 
     /// Once nothing of the lost claims is out, the source is closed, and with it whatever it thinks is claimed.

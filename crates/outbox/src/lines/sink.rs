@@ -152,11 +152,9 @@ fn append(path: &Path, text: &[u8]) -> io::Result<()> {
     if !file.metadata()?.is_file() {
         return flushed(&mut file, text);
     }
-    // After a full disk or a crash the last line may be torn; what follows must not be glued to it.
-    if is_torn(&mut file)? {
-        file.write_all(b"\n")?;
+    while !is_put(&mut file, text)? {
+        // The first line is spoilt, so all are written again: a line may come twice, never not at all.
     }
-    file.write_all(text)?;
     file.sync_data()?;
     if is_new && let Some(folder) = path.parent() {
         // The name of a new file is an entry of its folder, which must reach the disk as well.
@@ -166,14 +164,30 @@ fn append(path: &Path, text: &[u8]) -> io::Result<()> {
     Ok(())
 }
 
-fn is_torn(file: &mut File) -> io::Result<bool> {
-    if file.seek(SeekFrom::End(0))? == 0 {
-        return Ok(false);
+/// Writes at the end of the file; tells whether what is there begins on a line of its own.
+fn is_put(file: &mut File, text: &[u8]) -> io::Result<bool> {
+    // After a full disk or a crash the last line may be torn; what follows must not be glued to it.
+    let end = file.seek(SeekFrom::End(0))?;
+    if !is_line_start(file, end)? {
+        file.write_all(b"\n")?;
     }
-    file.seek(SeekFrom::End(-1))?;
+    file.write_all(text)?;
+    // Another relay that writes to this file may have died within a line since we looked.
+    is_own_line(file, text)
+}
+
+/// Whether the text that was just written begins a line.
+fn is_own_line(file: &mut File, text: &[u8]) -> io::Result<bool> {
+    let end = file.stream_position()?;
+    is_line_start(file, end.saturating_sub(text.len() as u64))
+}
+
+fn is_line_start(file: &mut File, at: u64) -> io::Result<bool> {
+    let Some(before) = at.checked_sub(1) else { return Ok(true) };
+    file.seek(SeekFrom::Start(before))?;
     let mut last = [0];
     file.read_exact(&mut last)?;
-    Ok(last != *b"\n")
+    Ok(last == *b"\n")
 }
 
 #[cfg(test)]
@@ -208,6 +222,21 @@ mod tests {
         let text = std::fs::read_to_string(&path).unwrap();
         assert_eq!(text.lines().count(), 4);
         assert_eq!(parse(text.lines().nth(1).unwrap().as_bytes()).unwrap().0, sent[0]);
+    }
+
+    #[test]
+    fn a_line_that_was_torn_after_the_look_is_noticed() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("events.jsonl");
+        let mut file = OpenOptions::new().read(true).append(true).create(true).open(&path).unwrap();
+        let mut glue = |before: &str, text: &[u8]| {
+            std::fs::write(&path, before).unwrap();
+            file.write_all(text).unwrap();
+            is_own_line(&mut file, text)
+        };
+        assert!(!glue("{\"torn", b"{}\n").unwrap());
+        assert!(glue("{}\n", b"{}\n").unwrap());
+        assert!(glue("", b"{}\n").unwrap());
     }
 
     #[tokio::test]

@@ -41,6 +41,8 @@ fn of_state(state: &str) -> ErrorKind {
         "57014" | "55P03" => ErrorKind::Timeout,
         // Read-only after a failover, shutting down, starting up; serialization and deadlock: try again.
         "25006" | "40001" | "40P01" => ErrorKind::Busy,
+        // We were silent in a transaction for too long (halted, or starved), and the server has ended it.
+        "25P03" | "25P04" => ErrorKind::Busy,
         _ => match state.get(..2) {
             Some("08") => ErrorKind::Unreachable,
             Some("53" | "57" | "58") => ErrorKind::Busy,
@@ -61,6 +63,7 @@ mod tests {
             ("57P01", ErrorKind::Busy),
             ("53100", ErrorKind::Busy),
             ("25006", ErrorKind::Busy),
+            ("25P03", ErrorKind::Busy),
             ("08006", ErrorKind::Unreachable),
             ("23514", ErrorKind::Invalid),
             ("XX000", ErrorKind::Unexpected),

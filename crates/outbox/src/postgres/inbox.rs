@@ -10,7 +10,6 @@ use sqlx::{Postgres, Row, Transaction};
 
 use super::error::classify;
 use crate::error::Result;
-use crate::failpoint;
 use crate::inbox::{Failure, Handler, Lent};
 use crate::message::{Message, MessageId};
 
@@ -86,10 +85,7 @@ impl crate::Inbox for Inbox {
     }
 
     async fn commit(&self, tx: Self::Tx) -> Result<()> {
-        failpoint::pass("handler_before_commit");
-        tx.commit().await.map_err(|error| classify(error, "committing what handlers did"))?;
-        failpoint::pass("handler_after_commit");
-        Ok(())
+        tx.commit().await.map_err(|error| classify(error, "committing what handlers did"))
     }
 
     async fn prune(&self, window: Duration, step: u32) -> Result<u64> {

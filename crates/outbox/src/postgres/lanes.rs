@@ -9,6 +9,7 @@ use tokio::time::Instant;
 
 use super::cursor::Identity;
 use super::error::classify;
+use super::lease::begin;
 use super::window::Snapshot;
 use crate::error::{Error, ErrorKind, Result};
 
@@ -65,7 +66,7 @@ impl Share {
             *refreshed = Some(Instant::now());
         }
         let failed = |error| classify(error, format_args!("sharing the lanes of cursor '{}'", identity.name));
-        let mut tx = identity.pool.begin().await.map_err(failed)?;
+        let mut tx = begin(identity).await.map_err(failed)?;
         let seen = sqlx::query(SEEN).bind(&identity.name).bind(&identity.owner).persistent(false);
         seen.execute(&mut *tx).await.map_err(failed)?;
         let forget = sqlx::query(FORGET).bind(&identity.name).bind(identity.lease_ms()).persistent(false);
@@ -81,7 +82,7 @@ impl Share {
     /// Says that we are gone, so that the others take our part without waiting.
     pub(super) async fn leave(&self, identity: &Identity) -> Result<()> {
         let failed = |error| classify(error, format_args!("leaving the lanes of cursor '{}'", identity.name));
-        let mut tx = identity.pool.begin().await.map_err(failed)?;
+        let mut tx = begin(identity).await.map_err(failed)?;
         let leave = sqlx::query(LEAVE).bind(&identity.name).bind(&identity.owner).persistent(false);
         leave.execute(&mut *tx).await.map_err(failed)?;
         tx.commit().await.map_err(failed)

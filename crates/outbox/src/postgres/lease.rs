@@ -4,7 +4,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use sqlx::postgres::PgRow;
-use sqlx::{PgConnection, Row};
+use sqlx::{AssertSqlSafe, PgConnection, Postgres, Row, Transaction};
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
@@ -14,6 +14,7 @@ use super::lanes::{self, Share};
 use super::rebase;
 use super::window::{Marks, Position, Snapshot};
 use crate::error::{Error, ErrorKind, Result};
+use crate::failpoint;
 use crate::source::Lease;
 
 const TAKE: &str = "
@@ -59,11 +60,21 @@ const NOTE: &str = "
     where name = $1 and lane = $2 and epoch = $3 and turn = $8
       and substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8) = $9";
 
+/// Opens a transaction in which rows of the cursor are locked.
+///
+/// If we fall silent within it, the server ends it when our lease is over. Otherwise the lock would outlive the
+/// lease: a process that is halted keeps its connection, and nobody could take the cursor over.
+pub(super) async fn begin(identity: &Identity) -> sqlx::Result<Transaction<'static, Postgres>> {
+    let limit = identity.lease_ms().clamp(1, i64::from(i32::MAX));
+    let statements = format!("begin; set local idle_in_transaction_session_timeout = {limit}");
+    identity.pool.begin_with(AssertSqlSafe(statements)).await
+}
+
 /// Takes the cursor if it is free, creating it if need be; `None` when it is somebody else's.
 pub(super) async fn acquire(identity: &Identity) -> Result<Option<Held>> {
     let doing = || format!("taking cursor '{}'", identity.name);
     let asked = Instant::now();
-    let mut tx = identity.pool.begin().await.map_err(|error| classify(error, doing()))?;
+    let mut tx = begin(identity).await.map_err(|error| classify(error, doing()))?;
     let mut taken = take(&mut tx, identity).await.map_err(|error| classify(error, doing()))?;
     if taken.is_none() && prepare(&mut tx, identity).await? {
         taken = take(&mut tx, identity).await.map_err(|error| classify(error, doing()))?;
@@ -78,7 +89,9 @@ pub(super) async fn acquire(identity: &Identity) -> Result<Option<Held>> {
         held.read = rebase::rebase(&mut tx, identity, &held.read, row.get("top"), here).await?;
         held.has_parked = true;
     }
+    failpoint::pass("take_before_commit");
     tx.commit().await.map_err(|error| classify(error, doing()))?;
+    failpoint::pass("take_after_commit");
     tracing::info!(cursor = identity.name, lane = identity.lane, epoch = held.epoch, "the cursor is ours");
     Ok(Some(held))
 }
@@ -193,7 +206,7 @@ async fn renew_once(identity: &Identity, held: &mut Held) -> Result<()> {
     let failed = |error| classify(error, format_args!("renewing the lease on cursor '{}'", identity.name));
     let asked = Instant::now();
     let idle = (!held.has_open_claims()).then_some(&held.read);
-    let mut tx = identity.pool.begin().await.map_err(failed)?;
+    let mut tx = begin(identity).await.map_err(failed)?;
     let row = sqlx::query(RENEW)
         .bind(&identity.name)
         .bind(identity.lane())
@@ -208,7 +221,9 @@ async fn renew_once(identity: &Identity, held: &mut Held) -> Result<()> {
         .fetch_optional(&mut *tx)
         .await
         .map_err(failed)?;
+    failpoint::pass("renewing");
     tx.commit().await.map_err(failed)?;
+    failpoint::pass("renewed");
     let row = row.ok_or_else(|| super::cursor::lost(identity))?;
     add_mark(&mut held.marks, &row)?;
     held.lease.extend(asked + identity.lease);
@@ -228,7 +243,7 @@ pub(super) fn add_mark(marks: &mut Marks, row: &PgRow) -> Result<()> {
 /// Gives the cursor back at once, and notes how far it has read if nothing is in flight.
 pub(super) async fn release(identity: &Identity, held: &Held) -> Result<()> {
     let failed = |error| classify(error, format_args!("giving back cursor '{}'", identity.name));
-    let mut tx = identity.pool.begin().await.map_err(failed)?;
+    let mut tx = begin(identity).await.map_err(failed)?;
     if !held.has_open_claims() {
         sqlx::query(NOTE)
             .bind(&identity.name)

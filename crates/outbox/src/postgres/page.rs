@@ -12,6 +12,7 @@ use super::error::classify;
 use super::row;
 use super::window::Snapshot;
 use crate::error::Result;
+use crate::failpoint;
 use crate::message::Message;
 use crate::source::Claim;
 
@@ -156,6 +157,7 @@ async fn claim_page(identity: &Identity, held: &mut Held, limit: usize) -> Resul
         }
     }
     drop(rows);
+    failpoint::pass("page_read");
     tx.commit().await.map_err(failed)?;
     let Some(window) = window else { return Ok(Claim::empty()) };
     // Heavy messages: ask for fewer the next time, rather than read on and throw away.

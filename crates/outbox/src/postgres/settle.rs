@@ -5,7 +5,7 @@ use tokio::time::Instant;
 
 use super::cursor::{Held, Identity, Place, Token, lost};
 use super::error::classify;
-use super::lease::add_mark;
+use super::lease::{add_mark, begin};
 use super::window::{Position, Snapshot};
 use crate::error::Result;
 use crate::failpoint;
@@ -139,6 +139,9 @@ impl Changes {
                 .execute(&mut *tx)
                 .await?;
         }
+        if !self.gone.is_empty() || !self.seqs.is_empty() {
+            failpoint::pass("settle_set_aside");
+        }
         promote(tx, &identity.name, &self.touched).await
     }
 }
@@ -217,7 +220,7 @@ async fn write(
     let failed = |error| classify(error, format_args!("settling on cursor '{}'", identity.name));
     let asked = Instant::now();
     let top = token.rows.iter().map(|place| place.seq).max().unwrap_or(0);
-    let mut tx = identity.pool.begin().await.map_err(failed)?;
+    let mut tx = begin(identity).await.map_err(failed)?;
     let moved = sqlx::query(MOVE)
         .bind(&identity.name)
         .bind(identity.lane())

@@ -11,6 +11,7 @@ use super::confirm::Receipt;
 use super::connection::InUse;
 use super::envelope::Envelope;
 use super::error::is_telling;
+use crate::failpoint;
 
 /// A message on its way.
 #[derive(Clone, Copy)]
@@ -53,6 +54,7 @@ pub(super) async fn publish(
         Ok(Err(error)) => Some(error),
         Err(_) => return (receipts(confirms, parcels.len(), deadline).await.0, Ending::TimedOut),
     };
+    failpoint::pass("published");
     let (receipts, error) = receipts(confirms, parcels.len(), deadline).await;
     // The confirms know why the channel was closed; the publish after it knows only that it was.
     if error.is_some() && !trouble.as_ref().is_some_and(is_telling) {

@@ -14,6 +14,7 @@ use tokio::time::Instant;
 
 use super::lane::{self, Seat};
 use super::log::{Reader, Start};
+use crate::failpoint;
 use crate::source::Lease;
 
 /// What an owner knows of its cursor beyond what is in the row. Dropped when the cursor is lost or given back.
@@ -125,7 +126,9 @@ pub(super) async fn take(reader: &Arc<Reader>, seat: Option<Seat>) -> sqlx::Resu
     .fetch_optional(&mut *tx)
     .await?;
     let Some(row) = row else { return Ok(Taken::Theirs("another relay".to_owned())) };
+    failpoint::pass("take_before_commit");
     tx.commit().await?;
+    failpoint::pass("take_after_commit");
     let (epoch, read) = (row.try_get("epoch")?, row.try_get("pos")?);
     let lease = Lease::until(asked + reader.lease);
     let shared = Arc::new(Shared { lost: AtomicBool::new(false), progress: AtomicI64::new(read) });
@@ -260,7 +263,9 @@ async fn keep(reader: Arc<Reader>, epoch: i64, lease: Lease, shared: Arc<Shared>
     loop {
         tokio::time::sleep(pause).await;
         let asked = Instant::now();
+        failpoint::pass("renewing");
         let renewed = renew(&reader, epoch, shared.progress.load(Ordering::Acquire)).await;
+        failpoint::pass("renewed");
         pause = reader.lease / 3;
         match renewed {
             Ok(true) if lease.is_expired() => {

@@ -19,6 +19,7 @@ use super::lane::{self, Crew};
 use super::lease::{self, Held, Shared, Taken};
 use super::{error, parked, settle, sql};
 use crate::error::{Error, ErrorKind, Result};
+use crate::failpoint;
 use crate::message::Message;
 use crate::policy::Verdict;
 use crate::source::{Claim, Source};
@@ -293,6 +294,7 @@ impl Cursor {
             true => parked::held_flags(&mut conn, &reader.name, &batch.messages).await?,
             false => Vec::new(),
         };
+        failpoint::pass("page_read");
         held.read = read;
         held.log_next = false;
         Ok(Some(batch.into_claim(held, Some((before, read))).with_held(held_flags)))

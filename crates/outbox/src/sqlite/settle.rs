@@ -154,6 +154,9 @@ impl Plan {
                 touched.insert(key);
             }
         }
+        if self.touches_parked {
+            failpoint::pass("settle_set_aside");
+        }
         let touched: Vec<&str> = touched.into_iter().collect();
         sql::promote(tx, &reader.name, &touched, now).await?;
         let done = verdicts.iter().filter(|verdict| **verdict == Verdict::Done).count();
