@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that fails should say where")]
 
+mod lines;
 mod memory;
 mod pipe;
 #[cfg(feature = "postgres")]

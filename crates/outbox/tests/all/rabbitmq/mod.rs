@@ -1,9 +1,10 @@
 //! The exchange as a sink, against a real RabbitMQ. What arrived is always read back from the queue.
 
-mod clauses;
+mod conformance;
 mod measure;
 mod neighbours;
 mod outage;
+mod sink;
 mod wire;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -14,7 +15,7 @@ use lapin::types::{AMQPValue, FieldTable};
 use lapin::{Channel, Connection, ConnectionProperties, ExchangeKind, message::Delivery};
 use outbox::rabbitmq::{Exchange, ExchangeConfig};
 use outbox::{Message, Outcome, Sink};
-use testbed::Vhost;
+use testbed::{Proxy, Vhost};
 
 const EXCHANGE: &str = "shop.events";
 
@@ -96,6 +97,28 @@ impl Scene {
 
 fn id(delivery: &Delivery) -> String {
     delivery.properties.message_id().as_ref().unwrap().to_string()
+}
+
+/// A header of a message.
+fn text(delivery: &Delivery, name: &str) -> Option<String> {
+    let headers = delivery.properties.headers().as_ref().unwrap();
+    match headers.inner().get(name) {
+        Some(AMQPValue::LongString(value)) => Some(String::from_utf8(value.as_bytes().to_vec()).unwrap()),
+        Some(other) => panic!("{name} is {other:?}"),
+        None => None,
+    }
+}
+
+fn through(proxy: &Proxy, scene: &Scene, limit: Duration) -> Exchange {
+    let mut config = scene.config();
+    config.timeout = limit;
+    config.connect_timeout = limit;
+    Exchange::new(&proxy.reroute(&scene.url).unwrap(), config).unwrap()
+}
+
+async fn proxy(scene: &Scene) -> Proxy {
+    let port = scene.url.rsplit(':').next().unwrap().split('/').next().unwrap().parse::<u16>().unwrap();
+    Proxy::to(("127.0.0.1", port)).await.unwrap()
 }
 
 fn order(n: usize) -> Message {
