@@ -11,3 +11,4 @@ mod postgres;
 mod rabbitmq;
 #[cfg(feature = "sqlite")]
 mod sqlite;
+mod streak;
