@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that fails should say where")]
 
+#[cfg(all(feature = "postgres", feature = "rabbitmq"))]
+mod faults;
 mod lines;
 mod memory;
 mod pipe;

@@ -1,0 +1,1 @@
+//! How fast the whole way is. Not a test: run it with `--ignored --nocapture`, in release.
