@@ -30,13 +30,16 @@ use crate::postgres::Log;
 use crate::rabbitmq::{Scene, id};
 
 const CURSOR: &str = "relay";
-const KEYS: usize = 40;
+const KEYS: usize = 200;
 const WRITERS: u64 = 3;
-const BATCH: usize = 50;
+const BATCH: usize = 100;
 const DEPTH: usize = 4;
 
 /// What may be in flight when an outage comes, and come again after it.
 const WINDOW: usize = BATCH * DEPTH;
+
+/// Writers slow down when so many are not delivered.
+const SLOWER: u64 = 2_000;
 
 /// Longer than anything here should take, a start of the broker included.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -85,17 +88,17 @@ impl Flow {
         events: impl Fn(&str, usize) -> Vec<Message> + Send + Sync + 'static,
     ) -> Self {
         let sql = "create table aggregates (key text primary key, version int not null);
-                   insert into aggregates select 'k' || n, 0 from generate_series(0, 39) n";
+                   insert into aggregates select 'k' || n, 0 from generate_series(0, 199) n";
         sqlx::raw_sql(sql).execute(log.outbox.pool()).await.unwrap();
         let (ledger, quiet, stop) = (Ledger::default(), CancellationToken::new(), CancellationToken::new());
         let events: Arc<Events> = Arc::new(events);
-        let writers = (0..WRITERS).map(|seed| {
-            let (outbox, ledger, events) = (log.outbox.clone(), ledger.clone(), events.clone());
-            tokio::spawn(write(outbox, seed, ledger, events, quiet.clone()))
-        });
-        let writers = writers.collect();
         let pipe = Pipe::new(log.outbox.cursor(CURSOR), sink).policy(policy).batch(BATCH).depth(DEPTH);
         let stats = pipe.stats();
+        let writers = (0..WRITERS).map(|seed| {
+            let (outbox, ledger, events) = (log.outbox.clone(), ledger.clone(), events.clone());
+            tokio::spawn(write(outbox, seed, ledger, events, stats.clone(), quiet.clone()))
+        });
+        let writers = writers.collect();
         let pipe = tokio::spawn(pipe.run(stop.clone()));
         Self { log, ledger, stats, quiet, writers, stop, pipe }
     }
@@ -112,9 +115,15 @@ impl Flow {
         until("writers to write", async || self.ledger.lock().unwrap().len() >= goal).await;
     }
 
-    /// Waits until the pipe has stopped for this cause.
+    /// Waits until the pipe has stopped for this cause, and all that was out is settled.
     async fn is_out(&self, code: &str) {
-        until(code, async || self.stats.open_cause().is_some_and(|cause| cause.code == code)).await;
+        let stats = &self.stats;
+        until(code, async || {
+            let settled =
+                stats.delivered() + stats.retried() + stats.dead() + stats.behind() + stats.released();
+            stats.open_cause().is_some_and(|cause| cause.code == code) && settled == stats.claimed()
+        })
+        .await;
     }
 
     async fn status(&self) -> CursorStatus {
@@ -166,12 +175,19 @@ impl Flow {
 }
 
 /// Changes keys under their row locks, a few in a transaction; some of it is rolled back.
-async fn write(outbox: Outbox, seed: u64, ledger: Ledger, events: Arc<Events>, quiet: CancellationToken) {
+async fn write(
+    outbox: Outbox,
+    seed: u64,
+    ledger: Ledger,
+    events: Arc<Events>,
+    stats: Arc<Stats>,
+    quiet: CancellationToken,
+) {
     let mut dice = StdRng::seed_from_u64(seed);
     while !quiet.is_cancelled() {
         let mut tx = outbox.pool().begin().await.unwrap();
         let mut keys: Vec<usize> =
-            (0..dice.random_range(1..12)).map(|_| dice.random_range(0..KEYS)).collect();
+            (0..dice.random_range(1..30)).map(|_| dice.random_range(0..KEYS)).collect();
         keys.sort_unstable();
         let mut written = Vec::new();
         for key in keys {
@@ -187,8 +203,10 @@ async fn write(outbox: Outbox, seed: u64, ledger: Ledger, events: Arc<Events>, q
             tx.commit().await.unwrap();
             ledger.lock().unwrap().extend(written.into_iter().map(|event| (event.id.to_string(), event)));
         }
-        // A shop, not a flood: an outage of many seconds must not leave more than can be read back.
-        tokio::time::sleep(Duration::from_millis(10)).await;
+        // An outage of many seconds must not leave more than can be read back in a few.
+        let backlog = (ledger.lock().unwrap().len() as u64).saturating_sub(stats.delivered());
+        let pause = Duration::from_millis(if backlog < SLOWER { 5 } else { 150 });
+        tokio::time::sleep(pause).await;
     }
 }
 

@@ -27,9 +27,9 @@ async fn d4_a_network_that_is_cut_at_any_byte_loses_nothing() {
     let flow = Flow::start(log, through(&proxy, &scene, Duration::from_secs(5))).await;
     let mut dice = StdRng::seed_from_u64(20);
     for _ in 0..CUTS {
-        flow.flows(60).await;
+        flow.flows(100).await;
         // From within a handshake, after a cut that comes at once, to within some later batch.
-        proxy.cut_after(dice.random_range(0..60_000));
+        proxy.cut_after(dice.random_range(0..150_000));
         is_out(&flow.stats).await;
         if dice.random_bool(0.3) {
             proxy.cut_after(dice.random_range(0..2_000));
