@@ -84,8 +84,11 @@ fn message(delivery: &Delivery) -> Message {
     message.key = attribute("partitionkey");
     for name in delivery.properties.headers().as_ref().unwrap().inner().keys() {
         let (name, value) = (name.as_str(), text(delivery, name.as_str()).unwrap());
-        let is_ours = name.starts_with("cloudEvents_") || name == header::EVENT_ID;
-        if !is_ours && !(name == header::CORRELATION_ID && value == message.id.as_str()) {
+        // The sink adds these; a message that names no correlation correlates with itself.
+        let is_ours = name.starts_with("cloudEvents_")
+            || name == header::EVENT_ID
+            || (name == header::CORRELATION_ID && value == message.id.as_str());
+        if !is_ours {
             message.headers.insert(name.to_owned(), value);
         }
     }
