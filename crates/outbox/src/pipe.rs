@@ -296,7 +296,7 @@ impl Run {
             self.tell(&message.id, &message.kind, &verdict);
             self.lineup.decide(*ticket, message.key.as_deref(), verdict);
             if self.pipe.policy.outage == Outage::Wait {
-                let change = self.breaker.observe(&outcome, Instant::now(), jitter);
+                let change = self.breaker.observe(&outcome, message.attempts, Instant::now(), jitter);
                 self.on_breaker(change);
             }
         }

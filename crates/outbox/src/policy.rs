@@ -113,7 +113,8 @@ pub struct Policy {
     pub retry: Backoff,
     /// Delays between the probes of a sink that is unavailable.
     pub probe: Backoff,
-    /// After so many rejections in a row for one cause the sink is at fault, not the messages.
+    /// After so many rejections in a row for one cause the sink is at fault, not the messages. Only first attempts
+    /// count: messages that were rejected before come back together, and say nothing new.
     pub streak: u32,
 }
 
@@ -246,13 +247,15 @@ impl Breaker {
         }
     }
 
-    /// Takes note of one outcome.
-    pub fn observe(&mut self, outcome: &Outcome, now: Instant, jitter: f64) -> Option<Change> {
+    /// Takes note of one outcome of a message on which `spent` attempts were spent before.
+    pub fn observe(&mut self, outcome: &Outcome, spent: u32, now: Instant, jitter: f64) -> Option<Change> {
         match outcome {
             Outcome::Delivered => {
                 self.streak = 0;
                 self.close()
             }
+            // What a tenth of the messages meets is their own fault; tried again, that tenth is a streak by itself.
+            Outcome::Rejected(_) if spent > 0 && self.is_closed() => None,
             Outcome::Rejected(rejection) => {
                 if rejection.cause.code == self.streak_code {
                     self.streak = self.streak.saturating_add(1);
@@ -359,14 +362,14 @@ mod tests {
         let opened = |seconds| {
             Some(Change::Opened { cause: cause(code::UNREACHABLE), wait: Duration::from_secs(seconds) })
         };
-        assert_eq!(breaker.observe(&outage, now, 0.0), opened(1));
-        assert_eq!(breaker.observe(&outage, now, 0.0), None, "told once");
-        assert_eq!(breaker.observe(&Outcome::Delivered, now, 0.0), None, "a late success proves nothing");
+        assert_eq!(breaker.observe(&outage, 0, now, 0.0), opened(1));
+        assert_eq!(breaker.observe(&outage, 0, now, 0.0), None, "told once");
+        assert_eq!(breaker.observe(&Outcome::Delivered, 0, now, 0.0), None, "a late success proves nothing");
         breaker.start_probe();
-        assert_eq!(breaker.observe(&outage, now, 0.0), opened(2));
+        assert_eq!(breaker.observe(&outage, 0, now, 0.0), opened(2));
         breaker.start_probe();
-        assert_eq!(breaker.observe(&Outcome::Delivered, now, 0.0), Some(Change::Closed));
-        assert_eq!(breaker.observe(&outage, now, 0.0), opened(1), "delays start again");
+        assert_eq!(breaker.observe(&Outcome::Delivered, 0, now, 0.0), Some(Change::Closed));
+        assert_eq!(breaker.observe(&outage, 0, now, 0.0), opened(1), "delays start again");
     }
 
     #[test]
@@ -375,17 +378,22 @@ mod tests {
         let now = Instant::now();
         let rejected = Outcome::rejected(cause(code::NO_ROUTE));
         let other = Outcome::rejected(cause(code::REFUSED));
-        assert_eq!(breaker.observe(&rejected, now, 0.0), None);
-        assert_eq!(breaker.observe(&rejected, now, 0.0), None);
-        assert_eq!(breaker.observe(&other, now, 0.0), None, "another cause starts anew");
-        assert_eq!(breaker.observe(&rejected, now, 0.0), None);
-        assert_eq!(breaker.observe(&rejected, now, 0.0), None);
-        assert!(matches!(breaker.observe(&rejected, now, 0.0), Some(Change::Opened { .. })));
+        assert_eq!(breaker.observe(&rejected, 0, now, 0.0), None);
+        assert_eq!(breaker.observe(&rejected, 0, now, 0.0), None);
+        assert_eq!(breaker.observe(&other, 0, now, 0.0), None, "another cause starts anew");
+        assert_eq!(breaker.observe(&rejected, 0, now, 0.0), None);
+        assert_eq!(breaker.observe(&rejected, 0, now, 0.0), None);
+        assert_eq!(
+            breaker.observe(&rejected, 1, now, 0.0),
+            None,
+            "it was rejected before, which is nothing new"
+        );
+        assert!(matches!(breaker.observe(&rejected, 0, now, 0.0), Some(Change::Opened { .. })));
         assert!(breaker.covers(&rejected) && !breaker.covers(&other));
         breaker.start_probe();
         assert!(!breaker.covers(&rejected), "a probe spends its attempt, so the next one is another message");
-        assert!(matches!(breaker.observe(&rejected, now, 0.0), Some(Change::Opened { .. })));
+        assert!(matches!(breaker.observe(&rejected, 0, now, 0.0), Some(Change::Opened { .. })));
         breaker.start_probe();
-        assert_eq!(breaker.observe(&Outcome::Delivered, now, 0.0), Some(Change::Closed));
+        assert_eq!(breaker.observe(&Outcome::Delivered, 0, now, 0.0), Some(Change::Closed));
     }
 }

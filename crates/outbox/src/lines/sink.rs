@@ -200,19 +200,6 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn k8_every_message_is_one_line_and_reads_back_as_it_was() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("events.jsonl");
-        let lines = Lines::file(&path);
-        let sent = messages();
-        assert_eq!(lines.deliver(&sent[..2]).await, [Outcome::Delivered, Outcome::Delivered]);
-        assert_eq!(lines.deliver(&sent[2..]).await, [Outcome::Delivered]);
-        let text = std::fs::read_to_string(&path).unwrap();
-        let read: Vec<Message> = text.lines().map(|line| parse(line.as_bytes()).unwrap().0).collect();
-        assert_eq!(read, sent);
-    }
-
-    #[tokio::test]
     async fn a_torn_last_line_harms_no_other() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("events.jsonl");

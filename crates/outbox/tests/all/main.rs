@@ -4,6 +4,9 @@
 
 #[cfg(all(feature = "failpoints", feature = "postgres", feature = "rabbitmq", feature = "sqlite"))]
 mod crash;
+#[cfg(all(feature = "postgres", feature = "rabbitmq"))]
+mod faults;
+mod lines;
 mod memory;
 mod pipe;
 #[cfg(feature = "postgres")]
@@ -12,3 +15,4 @@ mod postgres;
 mod rabbitmq;
 #[cfg(feature = "sqlite")]
 mod sqlite;
+mod streak;

@@ -1,9 +1,10 @@
 //! The exchange as a sink, against a real RabbitMQ. What arrived is always read back from the queue.
 
-mod clauses;
+mod conformance;
 mod measure;
 mod neighbours;
 mod outage;
+mod sink;
 mod wire;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -14,24 +15,24 @@ use lapin::types::{AMQPValue, FieldTable};
 use lapin::{Channel, Connection, ConnectionProperties, ExchangeKind, message::Delivery};
 use outbox::rabbitmq::{Exchange, ExchangeConfig};
 use outbox::{Message, Outcome, Sink};
-use testbed::Vhost;
+use testbed::{Proxy, Vhost};
 
-const EXCHANGE: &str = "shop.events";
+pub(crate) const EXCHANGE: &str = "shop.events";
 
 /// A virtual host of one test, with a channel of its own to look at what arrived.
-struct Scene {
-    url: String,
+pub(crate) struct Scene {
+    pub(crate) url: String,
     vhost: Vhost,
-    channel: Channel,
+    pub(crate) channel: Channel,
 }
 
 impl Scene {
     /// On the shared broker; `None` when there is none to be had.
-    async fn shared() -> Option<Self> {
+    pub(crate) async fn shared() -> Option<Self> {
         Some(Self::at(testbed::rabbitmq().await?.vhost().await.unwrap()).await)
     }
 
-    async fn at(vhost: Vhost) -> Self {
+    pub(crate) async fn at(vhost: Vhost) -> Self {
         let url = vhost.url().to_owned();
         let connection = Connection::connect(&url, ConnectionProperties::default()).await.unwrap();
         let channel = connection.create_channel().await.unwrap();
@@ -39,7 +40,7 @@ impl Scene {
     }
 
     /// With the exchange and the durable queue `orders` for `order.#`.
-    async fn with_orders(self) -> Self {
+    pub(crate) async fn with_orders(self) -> Self {
         let options = ExchangeDeclareOptions { durable: true, ..ExchangeDeclareOptions::default() };
         let table = FieldTable::default();
         self.channel.exchange_declare(EXCHANGE.into(), ExchangeKind::Topic, options, table).await.unwrap();
@@ -56,26 +57,26 @@ impl Scene {
         self.bind(name, key).await;
     }
 
-    async fn bind(&self, name: &str, key: &str) {
+    pub(crate) async fn bind(&self, name: &str, key: &str) {
         let (options, table) = (QueueBindOptions::default(), FieldTable::default());
         self.channel.queue_bind(name.into(), EXCHANGE.into(), key.into(), options, table).await.unwrap();
     }
 
-    async fn unbind(&self, name: &str, key: &str) {
+    pub(crate) async fn unbind(&self, name: &str, key: &str) {
         let table = FieldTable::default();
         self.channel.queue_unbind(name.into(), EXCHANGE.into(), key.into(), table).await.unwrap();
     }
 
-    fn config(&self) -> ExchangeConfig {
+    pub(crate) fn config(&self) -> ExchangeConfig {
         ExchangeConfig::new(EXCHANGE)
     }
 
-    fn sink(&self) -> Exchange {
+    pub(crate) fn sink(&self) -> Exchange {
         Exchange::new(&self.url, self.config()).unwrap()
     }
 
     /// Takes everything out of a queue.
-    async fn drain(&self, queue: &str) -> Vec<Delivery> {
+    pub(crate) async fn drain(&self, queue: &str) -> Vec<Delivery> {
         let mut all = Vec::new();
         let options = BasicGetOptions { no_ack: true };
         while let Some(got) = self.channel.basic_get(queue.into(), options).await.unwrap() {
@@ -94,8 +95,30 @@ impl Scene {
     }
 }
 
-fn id(delivery: &Delivery) -> String {
+pub(crate) fn id(delivery: &Delivery) -> String {
     delivery.properties.message_id().as_ref().unwrap().to_string()
+}
+
+/// A header of a message.
+pub(crate) fn text(delivery: &Delivery, name: &str) -> Option<String> {
+    let headers = delivery.properties.headers().as_ref().unwrap();
+    match headers.inner().get(name) {
+        Some(AMQPValue::LongString(value)) => Some(String::from_utf8(value.as_bytes().to_vec()).unwrap()),
+        Some(other) => panic!("{name} is {other:?}"),
+        None => None,
+    }
+}
+
+pub(crate) fn through(proxy: &Proxy, scene: &Scene, limit: Duration) -> Exchange {
+    let mut config = scene.config();
+    config.timeout = limit;
+    config.connect_timeout = limit;
+    Exchange::new(&proxy.reroute(&scene.url).unwrap(), config).unwrap()
+}
+
+pub(crate) async fn proxy(scene: &Scene) -> Proxy {
+    let port = scene.url.rsplit(':').next().unwrap().split('/').next().unwrap().parse::<u16>().unwrap();
+    Proxy::to(("127.0.0.1", port)).await.unwrap()
 }
 
 fn order(n: usize) -> Message {

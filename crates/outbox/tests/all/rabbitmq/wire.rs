@@ -1,20 +1,10 @@
 //! What a consumer sees: routing keys, properties, headers, topology.
 
-use lapin::types::AMQPValue;
 use outbox::rabbitmq::{Exchange, ExchangeConfig, ExchangeKind, QueueConfig, Topology};
 use outbox::template::Template;
 use outbox::{ErrorKind, Message, Outcome, Sink, header};
 
-use super::{EXCHANGE, Scene, order, words};
-
-fn text(delivery: &lapin::message::Delivery, name: &str) -> Option<String> {
-    let headers = delivery.properties.headers().as_ref().unwrap();
-    match headers.inner().get(name) {
-        Some(AMQPValue::LongString(value)) => Some(String::from_utf8(value.as_bytes().to_vec()).unwrap()),
-        Some(other) => panic!("{name} is {other:?}"),
-        None => None,
-    }
-}
+use super::{EXCHANGE, Scene, order, text, words};
 
 #[tokio::test]
 async fn a5_the_routing_key_comes_from_the_type_and_the_body_is_the_payload() {

@@ -1,45 +1,16 @@
-//! The clauses of the contract of a sink that are not about bad neighbours or outages of the broker itself.
+//! What the exchange shows beyond the suite of every sink, when neither messages nor the broker are at fault.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
 
 use outbox::rabbitmq::{Exchange, ExchangeConfig};
 use outbox::{ErrorKind, Message, Sink};
-use testbed::Proxy;
 use tokio::time::{Instant, timeout};
 
-use super::{Dice, EXCHANGE, Scene, delivered, order, orders, until_delivered, words};
-
-fn through(proxy: &Proxy, scene: &Scene, limit: Duration) -> Exchange {
-    let mut config = scene.config();
-    config.timeout = limit;
-    config.connect_timeout = limit;
-    Exchange::new(&proxy.reroute(&scene.url).unwrap(), config).unwrap()
-}
-
-async fn proxy(scene: &Scene) -> Proxy {
-    let port = scene.url.rsplit(':').next().unwrap().split('/').next().unwrap().parse::<u16>().unwrap();
-    Proxy::to(("127.0.0.1", port)).await.unwrap()
-}
+use super::{Dice, EXCHANGE, Scene, delivered, orders, proxy, through, until_delivered, words};
 
 #[tokio::test]
-async fn k1_one_outcome_per_message_in_order_and_none_for_none() {
-    let Some(scene) = Scene::shared().await else { return };
-    let scene = scene.with_orders().await;
-    let sink = scene.sink();
-    assert!(sink.deliver(&[]).await.is_empty());
-    let mut messages = orders(5);
-    messages[1].kind = "nobody.cares".into();
-    messages[3] = order(3).header("CC", "x");
-    let expected = ["delivered", "NO_ROUTE", "delivered", "UNFIT!", "delivered"];
-    assert_eq!(words(&sink.deliver(&messages).await), expected);
-    let got: Vec<String> = scene.drain("orders").await.iter().map(super::id).collect();
-    let sent: Vec<&str> = [0, 2, 4].iter().map(|at| messages[*at].id.as_str()).collect();
-    assert_eq!(got, sent, "in the order of the batch");
-}
-
-#[tokio::test]
-async fn k2_delivered_in_a_batch_means_in_the_queue_once_and_in_order() {
+async fn c4_a_batch_arrives_once_and_in_order() {
     let Some(scene) = Scene::shared().await else { return };
     let scene = scene.with_orders().await;
     let sink = scene.sink();
@@ -64,7 +35,7 @@ async fn k4_an_absent_broker_is_unavailable_and_no_error_at_construction() {
 }
 
 #[tokio::test]
-async fn k5_k6_a_silent_network_is_a_time_out_and_k7_the_sink_comes_back() {
+async fn a_silent_network_is_told_as_a_time_out_and_then_as_unreachable() {
     let Some(scene) = Scene::shared().await else { return };
     let scene = scene.with_orders().await;
     let proxy = proxy(&scene).await;
@@ -82,24 +53,6 @@ async fn k5_k6_a_silent_network_is_a_time_out_and_k7_the_sink_comes_back() {
     until_delivered(&sink, &silent).await;
     let ids = scene.drain_ids("orders").await;
     assert!(silent.iter().all(|message| ids.contains_key(message.id.as_str())));
-}
-
-#[tokio::test]
-async fn k7_a_lost_connection_is_replaced() {
-    let Some(scene) = Scene::shared().await else { return };
-    let scene = scene.with_orders().await;
-    let proxy = proxy(&scene).await;
-    let sink = through(&proxy, &scene, Duration::from_secs(5));
-    for n in 0..5 {
-        until_delivered(&sink, &[order(n)]).await;
-        proxy.cut();
-    }
-    proxy.refuse();
-    proxy.cut();
-    assert_eq!(words(&sink.deliver(&orders(2)).await), ["~UNREACHABLE", "~UNREACHABLE"]);
-    proxy.accept();
-    until_delivered(&sink, &orders(2)).await;
-    assert_eq!(scene.drain_ids("orders").await.len(), 7);
 }
 
 /// Wherever the connection breaks, what is called delivered is in the queue.

@@ -1,0 +1,40 @@
+//! Many messages that nobody takes, among others: when that is the fault of the sink, and when it is theirs.
+
+use std::time::Duration;
+
+use outbox::memory::{Outbox, Recorder};
+use outbox::{Cause, Message, Outcome, Pipe, code};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+fn judge(message: &Message) -> Outcome {
+    match message.kind.as_str() {
+        "bad" => Outcome::rejected(Cause::new(code::NO_ROUTE, "nobody cares")),
+        _ => Outcome::Delivered,
+    }
+}
+
+/// A tenth of all messages is rejected. When they are tried again they come together, one after the other with
+/// nothing else in between; that says no more about the sink than their first rejections did.
+#[tokio::test(start_paused = true)]
+async fn messages_that_are_rejected_again_do_not_stop_the_others() {
+    let (outbox, sink, stop) = (Outbox::new(), Recorder::new(), CancellationToken::new());
+    sink.judge_by(judge);
+    let kind = |n: usize| if n % 10 == 9 { "bad" } else { "good" };
+    outbox.enqueue_all((0..3_000).map(|n| Message::new(kind(n), "")).collect()).unwrap();
+    let pipe = Pipe::new(outbox.cursor("c"), sink.clone()).jitter(|| 0.5);
+    let stats = pipe.stats();
+    let pipe = tokio::spawn(pipe.run(stop.clone()));
+    sink.wait_for(2_700).await;
+    for n in 1..=300 {
+        let written = Instant::now();
+        outbox.enqueue(Message::new("good", "")).unwrap();
+        sink.wait_for(2_700 + n).await;
+        let took = written.elapsed();
+        assert!(took < Duration::from_millis(50), "the {n}th waited {took:?} behind those that nobody takes");
+        tokio::time::sleep(Duration::from_millis(500)).await;
+    }
+    assert!(stats.retried() > 1_000, "they were tried again meanwhile: {}", stats.retried());
+    stop.cancel();
+    pipe.await.unwrap().unwrap();
+}
