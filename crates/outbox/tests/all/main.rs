@@ -7,6 +7,7 @@ mod crash;
 #[cfg(all(feature = "postgres", feature = "rabbitmq"))]
 mod faults;
 mod lines;
+mod lives;
 mod memory;
 mod pipe;
 #[cfg(feature = "postgres")]
