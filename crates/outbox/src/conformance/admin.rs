@@ -27,6 +27,8 @@ macro_rules! admin_suite {
             a1_status_tells_of_every_cursor
             a2_list_and_show_find_messages_and_change_nothing
             a3_a_retried_message_is_due_at_once_and_its_key_still_waits
+            a3_what_stands_behind_another_dead_one_stays_there
+            a3_a_retried_message_goes_before_what_waits_by_itself
             a4_a_skipped_message_does_not_come_again_and_its_key_goes_on
             a5_a_replay_repeats_in_order_and_loses_nothing
             a6_a_purge_removes_only_what_nobody_needs
@@ -108,6 +110,38 @@ pub async fn a3_a_retried_message_is_due_at_once_and_its_key_still_waits(fixture
     let came = drain(&source, 2).await;
     assert_eq!(names(&came), ["1", "2"]);
     assert_eq!(came[0].attempts, 0);
+}
+
+pub async fn a3_what_stands_behind_another_dead_one_stays_there(fixture: &impl AdminFixture) {
+    fixture.enqueue(vec![named("1", "k"), named("2", "k"), named("3", "k")]).await;
+    let source = fixture.source("c");
+    let claim = claim_some(&source, 10).await.unwrap();
+    source.settle(&claim, &[dead(true), dead(true), Verdict::Behind]).await.unwrap();
+    let admin = fixture.admin();
+    let by_id = |index: usize| Filter { id: Some(claim.messages[index].id.clone()), ..of("c") };
+    assert_eq!(admin.repair(&by_id(0), Repair::Retry, false).await.unwrap(), 1);
+    assert_eq!(names(&drain(&source, 1).await), ["1"]);
+    assert_nothing(&source, "the second is dead and holds the third").await;
+    assert_eq!(admin.repair(&by_id(1), Repair::Retry, false).await.unwrap(), 1);
+    assert_eq!(names(&drain(&source, 2).await), ["2", "3"]);
+}
+
+pub async fn a3_a_retried_message_goes_before_what_waits_by_itself(fixture: &impl AdminFixture) {
+    fixture.enqueue(vec![named("1", "k"), named("2", "k"), named("3", "k")]).await;
+    let source = fixture.source("c");
+    let claim = claim_some(&source, 10).await.unwrap();
+    let soon = retry(Duration::from_millis(300));
+    source.settle(&claim, &[dead(false), soon, Verdict::Behind]).await.unwrap();
+    let by_id = Filter { id: Some(claim.messages[0].id.clone()), ..of("c") };
+    assert_eq!(fixture.admin().repair(&by_id, Repair::Retry, false).await.unwrap(), 1);
+    let again = claim_some(&source, 1).await.unwrap();
+    assert_eq!(names(&again.messages), ["1"]);
+    settle_all(&source, &again, &retry(Duration::from_millis(600))).await;
+    assert_eq!(
+        names(&drain(&source, 3).await),
+        ["1", "2", "3"],
+        "the second waits for the first, though it is due"
+    );
 }
 
 pub async fn a4_a_skipped_message_does_not_come_again_and_its_key_goes_on(fixture: &impl AdminFixture) {

@@ -85,9 +85,16 @@ const LOCK_CURSORS: &str =
     "select from outbox.cursors where $1::text is null or name = $1 order by name, lane for update";
 
 const RETRY: &str = "
-    update outbox.parked p set state = 'waiting', attempts = 0, due = clock_timestamp()
+    update outbox.parked p set state = 'waiting', holds = true, attempts = 0, due = clock_timestamp()
     from unnest($1::text[], $2::bigint[]) as chosen (cursor, seq)
     where p.cursor = chosen.cursor and p.seq = chosen.seq and p.state <> 'behind'";
+
+/// Of a key only the first may be tried; what waited by itself after it, waits for it.
+const DEMOTE: &str = "
+    update outbox.parked p set state = 'behind'
+    where cursor = $1 and key = any ($2) and state = 'waiting' and exists (
+        select from outbox.parked e
+        where e.cursor = p.cursor and e.key = p.key and e.seq < p.seq and (e.state <> 'dead' or e.holds))";
 
 const SKIP: &str = "
     delete from outbox.parked p using unnest($1::text[], $2::bigint[]) as chosen (cursor, seq)
@@ -166,6 +173,10 @@ impl Admin for Outbox {
         for name in names {
             let of_cursor = chosen.iter().filter(|entry| entry.cursor.as_deref() == Some(&name));
             let keys: Vec<String> = of_cursor.filter_map(|entry| entry.key.clone()).collect();
+            if repair == Repair::Retry {
+                let demote = sqlx::query(DEMOTE).bind(&name).bind(&keys).persistent(false);
+                demote.execute(&mut *tx).await.map_err(failed)?;
+            }
             settle::promote(&mut tx, &name, &keys).await.map_err(failed)?;
         }
         tx.commit().await.map_err(failed)?;

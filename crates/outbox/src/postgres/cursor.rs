@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -118,6 +119,8 @@ pub struct Cursor {
     renewal: std::sync::Mutex<Option<AbortOnDropHandle<()>>>,
     woken: Option<Arc<Notify>>,
     listener: std::sync::Mutex<Option<AbortOnDropHandle<()>>>,
+    /// Whether it was said that another holds the cursor; once is enough.
+    stands_by: AtomicBool,
 }
 
 impl Cursor {
@@ -129,8 +132,8 @@ impl Cursor {
     }
 
     fn of(identity: Identity, share: Option<Arc<Share>>, woken: Option<Arc<Notify>>) -> Self {
-        let (state, renewal, listener) = Default::default();
-        Self { identity, state, share, renewal, woken, listener }
+        let (state, renewal, listener, stands_by) = Default::default();
+        Self { identity, state, share, renewal, woken, listener, stands_by }
     }
 
     /// Names who holds the lease, for people who look; must differ between processes.
@@ -186,6 +189,11 @@ impl Cursor {
                 }
             }
             *state = super::lease::acquire(&self.identity).await?;
+            let was_standing_by = self.stands_by.swap(state.is_none(), Ordering::Relaxed);
+            if state.is_none() && !was_standing_by {
+                let Identity { name, lane, .. } = &self.identity;
+                tracing::info!(cursor = name, lane, "standing by: another relay holds the cursor");
+            }
             if state.is_some() {
                 if let Some(share) = &self.share {
                     share.taken();

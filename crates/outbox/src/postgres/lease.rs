@@ -187,7 +187,7 @@ pub(super) async fn renew(identity: Identity, state: Weak<Mutex<Option<Held>>>, 
                 tracing::warn!(
                     cursor = identity.name,
                     lane = identity.lane,
-                    "the lease was lost to another relay"
+                    "the cursor is no longer ours: another relay took over, or another server"
                 );
                 *state = None;
                 if let Some(share) = &share {

@@ -49,7 +49,7 @@ const LOG: &str = "
     ) as m on true
     order by m.seq";
 
-/// What waits and is due, each with what stands behind it.
+/// What waits and is due, each with what stands behind it, up to the next of its key that holds for another reason.
 const PARKED: &str = "
     with heads as materialized (
         select seq, key from outbox.parked
@@ -59,9 +59,11 @@ const PARKED: &str = "
         select seq from heads
         union
         select b.seq from heads h cross join lateral (
-            select seq from outbox.parked
-            where cursor = $1 and key = h.key and seq > h.seq and state = 'behind' and seq <> all ($4)
-            order by seq limit $3) as b)
+            select seq, bool_or(state <> 'behind') over (order by seq) as past
+            from (select seq, state from outbox.parked
+                  where cursor = $1 and key = h.key and seq > h.seq and (state <> 'dead' or holds)
+                  order by seq limit $3) as run) as b
+        where not b.past and b.seq <> all ($4))
     select m.seq, m.id, m.type, m.key, m.payload, m.content_type, m.headers::text as headers, m.occurred_at,
         p.attempts
     from chosen join outbox.parked p on p.cursor = $1 and p.seq = chosen.seq

@@ -15,7 +15,7 @@ const FIRST_BY_TIME: &str = "select min(seq) as seq from outbox.messages where o
 const FIRST: &str = "select min(seq) as seq from outbox.messages";
 
 const LOCK: &str = "
-    select lane, lanes, s1::text, floor, base, system_id = (select system_identifier from pg_control_system()) as native
+    select lane, lanes, s1::text, floor, base
     from outbox.cursors where name = $1 order by lane for update";
 
 const FOREIGN: &str = "
