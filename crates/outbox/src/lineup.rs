@@ -6,6 +6,8 @@
 
 use std::collections::{HashMap, VecDeque};
 
+use tokio::time::Instant;
+
 use crate::message::Message;
 use crate::policy::{Order, Verdict};
 use crate::source::Claim;
@@ -232,6 +234,11 @@ impl Lineup {
     /// Whether any claim may have become somebody else's.
     pub(crate) fn is_expired(&self) -> bool {
         self.open.iter().any(|open| open.claim.is_expired())
+    }
+
+    /// When the first claim may become somebody else's, as far as is known now.
+    pub(crate) fn expires_at(&self) -> Option<Instant> {
+        self.open.iter().filter_map(|open| open.claim.expires_at()).min()
     }
 
     fn slot(&mut self, ticket: Ticket) -> Option<&mut Open> {

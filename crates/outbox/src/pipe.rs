@@ -24,6 +24,9 @@ use crate::source::{Claim, Source};
 /// How long a source that fails is left alone.
 const SOURCE_BACKOFF: Backoff = Backoff { first: Duration::from_millis(100), most: Duration::from_secs(10) };
 
+/// How long a stop waits for the source to be closed.
+const CLOSE_LIMIT: Duration = Duration::from_secs(5);
+
 impl Pipe {
     /// Runs until `stop`, then drains what is in flight and leaves nothing claimed.
     ///
@@ -35,14 +38,12 @@ impl Pipe {
         let result = Run::new(self).go(stop).await;
         failpoint::pass("closing");
         // Also after an error: whatever is held should not wait for a lease to run out.
-        if let Err(error) = source.close().await {
-            tracing::warn!(
-                pipe = name,
-                error = error.chain(),
-                "could not close the source; its lease will run out"
-            );
+        let closed = tokio::time::timeout(CLOSE_LIMIT, source.close()).await;
+        let silent = || Err(Error::new(ErrorKind::Timeout, "no answer"));
+        if let Err(error) = closed.unwrap_or_else(|_| silent()) {
+            let error = error.chain();
+            tracing::warn!(pipe = name, error, "could not close the source; its lease will run out");
         }
-        failpoint::pass("closed");
         result
     }
 }
@@ -130,6 +131,8 @@ impl Run {
                     }
                 }
                 intake = next(&mut self.intake) => self.on_intake(intake)?,
+                // Nothing else may wake us while the source and the sink are silent.
+                () = until(self.lineup.expires_at()) => {}
                 () = until(self.breaker.probe_at()), if self.is_through() && !self.stopping => {
                     self.breaker.start_probe();
                 }

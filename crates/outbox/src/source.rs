@@ -130,6 +130,11 @@ impl Claim {
         self.set_aside
     }
 
+    /// When the claim may become somebody else's, as far as is known now.
+    pub fn expires_at(&self) -> Option<Instant> {
+        self.lease.as_ref().map(|lease| *lease.0.borrow())
+    }
+
     /// Whether the claim may have become somebody else's.
     pub fn is_expired(&self) -> bool {
         self.lease.as_ref().is_some_and(Lease::is_expired)

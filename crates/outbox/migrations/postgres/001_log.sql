@@ -68,6 +68,8 @@ create table outbox.cursors (
     pos bigint not null default 0,
     -- Rows that s1 does not show have seq above floor, but for those of its transactions in progress.
     floor bigint not null default 0,
+    -- The same for s2, known since it was taken.
+    next_floor bigint not null default 0,
     -- Rows up to base are never read from the log.
     base bigint not null default 0,
     -- The highest seq that this cursor has met.

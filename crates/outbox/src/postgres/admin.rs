@@ -36,7 +36,7 @@ const STATUS: &str = "
             (select occurred_at from outbox.messages m
              where seq <= greatest(c.floor, c.pos) and seq > c.base and not pg_visible_in_snapshot(xid, c.s1)
                and not (c.s2 is not null and seq <= c.pos and pg_visible_in_snapshot(xid, c.s2))
-               and xid in (select pg_snapshot_xip(coalesce(c.s2, c.s1)))
+               and xid = any (array(select pg_snapshot_xip(c.s1) union select pg_snapshot_xip(c.s2)))
                and (c.lanes = 1 or outbox.lane_of(key, seq, c.lanes) = c.lane)
              limit $1)
         ) as found) as pending
@@ -191,6 +191,9 @@ impl Admin for Outbox {
         let failed = |error| classify(error, "purging the log");
         let age = i64::try_from(age.as_millis()).unwrap_or(i64::MAX);
         let mut tx = self.pool.begin().await.map_err(failed)?;
+        // A replay that comes in between would be promised rows that are about to go.
+        let still = "select from outbox.cursors order by name, lane for share";
+        sqlx::query(still).persistent(false).execute(&mut *tx).await.map_err(failed)?;
         let choice = sqlx::query(PURGE_CHOICE).bind(age).bind(i64::from(step)).persistent(false);
         let choice = choice.fetch_all(&mut *tx).await.map_err(failed)?;
         let seqs: Vec<i64> = choice.iter().map(|row| row.get("seq")).collect();

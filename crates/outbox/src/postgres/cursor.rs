@@ -1,22 +1,27 @@
 //! A reader of the log: the [`Source`], and the state that its claims share.
 
 use std::collections::HashSet;
+use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use sqlx::postgres::{PgListener, PgPool};
-use tokio::sync::{Mutex, Notify};
+use sqlx::postgres::PgPool;
+use tokio::sync::Mutex;
 use tokio::time::Instant;
 use tokio_util::task::AbortOnDropHandle;
 use uuid::Uuid;
 
 use super::lanes::Share;
-use super::window::{Marks, Position, Snapshot};
+use super::wake::Wake;
+use super::window::{Marks, Position};
 use crate::error::{Error, ErrorKind, Result};
 use crate::policy::Verdict;
 use crate::source::{Claim, Lease, Source};
+
+/// Taking a cursor may mean to rebase it after a restore, which is the work of minutes on a large log.
+const TAKE_LIMIT: Duration = Duration::from_secs(600);
 
 /// Where a cursor begins that does not exist yet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -78,6 +83,13 @@ pub(super) struct Held {
     pub(super) page_rows: usize,
 }
 
+impl Drop for Held {
+    /// What was claimed under it must not be delivered any more, whoever has a copy of the lease.
+    fn drop(&mut self) {
+        self.lease.extend(Instant::now());
+    }
+}
+
 impl Held {
     pub(super) fn has_open_claims(&self) -> bool {
         self.claims > self.settled
@@ -102,11 +114,10 @@ pub(super) struct Place {
     pub(super) attempts: i32,
 }
 
-/// A page of the log: where it began, in which window, and where its end is.
+/// A page of the log: where it began and where it ends.
 #[derive(Debug)]
 pub(super) struct Page {
     pub(super) before: Position,
-    pub(super) window: Snapshot,
     pub(super) after: Position,
 }
 
@@ -117,23 +128,22 @@ pub struct Cursor {
     pub(super) state: Arc<Mutex<Option<Held>>>,
     share: Option<Arc<Share>>,
     renewal: std::sync::Mutex<Option<AbortOnDropHandle<()>>>,
-    woken: Option<Arc<Notify>>,
-    listener: std::sync::Mutex<Option<AbortOnDropHandle<()>>>,
+    wake: Option<Arc<Wake>>,
     /// Whether it was said that another holds the cursor; once is enough.
     stands_by: AtomicBool,
 }
 
 impl Cursor {
-    pub(super) fn new(pool: PgPool, name: String, notify: bool) -> Self {
+    pub(super) fn new(pool: PgPool, name: String, wake: Option<Arc<Wake>>) -> Self {
         let owner = format!("{}-{}", std::process::id(), Uuid::new_v4().simple());
         let lease = Duration::from_secs(30);
         let identity = Identity { pool, name, lane: 0, lanes: 1, owner, lease, start: Start::default() };
-        Self::of(identity, None, notify.then(Arc::default))
+        Self::of(identity, None, wake)
     }
 
-    fn of(identity: Identity, share: Option<Arc<Share>>, woken: Option<Arc<Notify>>) -> Self {
-        let (state, renewal, listener, stands_by) = Default::default();
-        Self { identity, state, share, renewal, woken, listener, stands_by }
+    fn of(identity: Identity, share: Option<Arc<Share>>, wake: Option<Arc<Wake>>) -> Self {
+        let (state, renewal, stands_by) = Default::default();
+        Self { identity, state, share, renewal, wake, stands_by }
     }
 
     /// Names who holds the lease, for people who look; must differ between processes.
@@ -163,7 +173,7 @@ impl Cursor {
         let share = (lanes > 1).then(|| Arc::new(Share::new(lanes)));
         let lane = |lane| {
             let identity = Identity { lane, lanes, ..self.identity.clone() };
-            Self::of(identity, share.clone(), self.woken.clone())
+            Self::of(identity, share.clone(), self.wake.clone())
         };
         (0..lanes).map(lane).collect()
     }
@@ -177,7 +187,7 @@ impl Cursor {
             && !held.has_open_claims()
             && share.is_surplus()
         {
-            super::lease::release(&self.identity, held).await?;
+            super::lease::release(&self.identity, Some(held)).await?;
             self.let_go(state);
             return Ok(None);
         }
@@ -218,25 +228,17 @@ impl Cursor {
         *lock(&self.renewal) = Some(AbortOnDropHandle::new(tokio::spawn(task)));
     }
 
-    /// Listens for writers that notify; only ever a hint, so a failure is waited out.
-    fn start_listener(&self, woken: &Arc<Notify>) {
-        let mut listener = lock(&self.listener);
-        if listener.is_some() {
-            return;
-        }
-        let (pool, woken) = (self.identity.pool.clone(), woken.clone());
-        *listener = Some(AbortOnDropHandle::new(tokio::spawn(async move {
-            loop {
-                if let Ok(mut channel) = PgListener::connect_with(&pool).await
-                    && channel.listen("outbox").await.is_ok()
-                {
-                    while channel.recv().await.is_ok() {
-                        woken.notify_waiters();
-                    }
-                }
-                tokio::time::sleep(Duration::from_secs(5)).await;
-            }
-        })));
+    /// Puts an end to what a silent server would keep waiting, and everything else behind it.
+    async fn in_time<T>(
+        &self,
+        doing: &str,
+        limit: Duration,
+        work: impl Future<Output = Result<T>>,
+    ) -> Result<T> {
+        tokio::time::timeout(limit, work).await.unwrap_or_else(|_| {
+            let what = format!("{doing} on cursor '{}' took longer than {limit:?}", self.identity.name);
+            Err(Error::new(ErrorKind::Timeout, what))
+        })
     }
 }
 
@@ -244,49 +246,52 @@ impl Cursor {
 impl Source for Cursor {
     async fn claim(&self, limit: usize) -> Result<Claim> {
         let mut state = self.state.lock().await;
-        let Some(held) = self.hold(&mut state).await?.filter(|held| !held.in_doubt) else {
-            return Ok(Claim::empty());
-        };
-        super::page::claim(&self.identity, held, limit).await
+        match self.in_time("taking hold", TAKE_LIMIT, self.hold(&mut state)).await? {
+            Some(held) if !held.in_doubt => {
+                let claim = super::page::claim(&self.identity, held, limit);
+                self.in_time("claiming", self.identity.lease, claim).await
+            }
+            _ => Ok(Claim::empty()),
+        }
     }
 
     async fn settle(&self, claim: &Claim, verdicts: &[Verdict]) -> Result<()> {
         let token: &Token = claim.token()?;
-        let mut state = self.state.lock().await;
-        let Some(held) = state.as_mut().filter(|held| held.epoch == token.epoch) else {
-            return Err(lost(&self.identity));
+        let work = async {
+            let mut state = self.state.lock().await;
+            let Some(held) = state.as_mut().filter(|held| held.epoch == token.epoch) else {
+                return Err(lost(&self.identity));
+            };
+            let result = super::settle::settle(&self.identity, held, token, verdicts).await;
+            if matches!(&result, Err(error) if error.kind() == ErrorKind::Lost) {
+                self.let_go(&mut state);
+            }
+            result
         };
-        let result = super::settle::settle(&self.identity, held, token, verdicts).await;
-        if matches!(&result, Err(error) if error.kind() == ErrorKind::Lost) {
-            self.let_go(&mut state);
-        }
-        result
+        self.in_time("settling", self.identity.lease, work).await
     }
 
     async fn wait(&self, idle: Duration) {
-        match &self.woken {
-            Some(woken) => {
-                self.start_listener(woken);
-                let _ = tokio::time::timeout(idle, woken.notified()).await;
-            }
+        match &self.wake {
+            Some(wake) => wake.wait(idle).await,
             None => tokio::time::sleep(idle).await,
         }
     }
 
     async fn close(&self) -> Result<()> {
-        let mut state = self.state.lock().await;
         lock(&self.renewal).take();
-        let released = match state.as_ref() {
-            Some(held) => super::lease::release(&self.identity, held).await,
-            None => Ok(()),
+        let work = async {
+            let mut state = self.state.lock().await;
+            let released = super::lease::release(&self.identity, state.as_ref()).await;
+            // Also when that failed: whatever we think is claimed is not ours to settle any more.
+            self.let_go(&mut state);
+            released?;
+            match &self.share {
+                Some(share) => share.leave(&self.identity).await,
+                None => Ok(()),
+            }
         };
-        // Also when that failed: whatever we think is claimed is not ours to settle any more.
-        self.let_go(&mut state);
-        released?;
-        if let Some(share) = &self.share {
-            share.leave(&self.identity).await?;
-        }
-        Ok(())
+        self.in_time("closing", self.identity.lease, work).await
     }
 }
 

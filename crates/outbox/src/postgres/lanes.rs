@@ -81,6 +81,9 @@ impl Share {
 
     /// Says that we are gone, so that the others take our part without waiting.
     pub(super) async fn leave(&self, identity: &Identity) -> Result<()> {
+        if self.held.load(Ordering::Relaxed) > 0 {
+            return Ok(());
+        }
         let failed = |error| classify(error, format_args!("leaving the lanes of cursor '{}'", identity.name));
         let mut tx = begin(identity).await.map_err(failed)?;
         let leave = sqlx::query(LEAVE).bind(&identity.name).bind(&identity.owner).persistent(false);
@@ -95,7 +98,7 @@ fn fair(lanes: u32, relays: u32, before: u32) -> u32 {
 }
 
 const LOCK_ALL: &str = "
-    select lane, lanes, s1::text, s2::text, pos, floor, base, top, system_id, delivered,
+    select lane, lanes, epoch, s1::text, s2::text, pos, floor, next_floor, base, top, system_id, delivered,
         (owner is not null and lease_until >= clock_timestamp()) is true as alive,
         (select system_identifier from pg_control_system()) as here
     from outbox.cursors where name = $1 order by lane for update";
@@ -103,9 +106,9 @@ const LOCK_ALL: &str = "
 const DELETE_ALL: &str = "delete from outbox.cursors where name = $1";
 
 const CREATE: &str = "
-    insert into outbox.cursors (name, lane, lanes, s1, floor, base, top, system_id, delivered, s2, pos)
+    insert into outbox.cursors (name, lane, lanes, s1, floor, base, top, system_id, delivered, s2, pos, next_floor, epoch)
     select $1, lane, $2, $3::text::pg_snapshot, $4, $5, $6, $7, case when lane = 0 then $8 else 0 end,
-        $9::text::pg_snapshot, $10
+        $9::text::pg_snapshot, $10, $11, $12
     from generate_series(0, $2 - 1) as lane";
 
 const MOVE_PARKED: &str = "update outbox.parked set lane = outbox.lane_of(key, seq, $2) where cursor = $1";
@@ -132,8 +135,9 @@ pub(super) async fn change(tx: &mut PgConnection, identity: &Identity) -> Result
     }
     if rows.iter().any(|row| row.get::<i64, _>("system_id") != row.get::<i64, _>("here")) {
         let what = format!(
-            "cursor '{}' was restored from a dump and has not run since with its old lanes",
-            identity.name
+            "cursor '{}' was restored from a dump: run it once with lanes = {}, as before, then change them",
+            identity.name,
+            rows.len()
         );
         return Err(Error::new(ErrorKind::Config, what));
     }
@@ -153,6 +157,9 @@ pub(super) async fn change(tx: &mut PgConnection, identity: &Identity) -> Result
         .bind(delivered)
         .bind(merged.s2.map(|s2| s2.to_string()))
         .bind(merged.pos)
+        .bind(least("next_floor"))
+        // Epochs only grow, or a relay that was halted before the change could settle on the new rows.
+        .bind(rows.iter().map(|row| row.get::<i64, _>("epoch")).max().unwrap_or(0) + 1)
         .persistent(false)
         .execute(&mut *tx)
         .await

@@ -17,22 +17,36 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::failpoint;
 use crate::source::Lease;
 
+/// The mark is read before the update gives this transaction its id: see [`Marks`].
 const TAKE: &str = "
+    with mark as materialized (select last_value - (not is_called)::int as highest from outbox.messages_seq)
     update outbox.cursors
     set epoch = epoch + 1, turn = 0, owner = $3,
         lease_until = clock_timestamp() + $4::bigint * interval '1 millisecond'
+    from mark
     where name = $1 and lane = $2 and lanes = $5
       and (owner is null or owner = $3 or lease_until < clock_timestamp())
-    returning epoch, s1::text, s2::text, pos, floor, base, top, system_id,
+    returning epoch, s1::text, s2::text, pos, floor, next_floor, base, top, system_id,
+        mark.highest, pg_current_xact_id()::text as xid,
         (select system_identifier from pg_control_system()) as here,
         substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8) as timeline,
         exists (select from outbox.parked where cursor = $1 and lane = $2) as has_parked";
 
+/// Every lane at once, so that no other sees some of them only: a purge, or a change of lanes.
+///
+/// Rows that came with a restore may have ids that this server has not reached: then the cursor is made as one of
+/// another server, and rebased when it is taken.
 const CREATE: &str = "
-    insert into outbox.cursors (name, lane, lanes, s1, system_id)
-    select $1, $2, $3, case when $4 then pg_current_snapshot() else '1:1:' end, system_identifier
-    from pg_control_system()
+    insert into outbox.cursors (name, lane, lanes, s1, system_id, base, top)
+    select $1, lane, $2, case when $3 then pg_current_snapshot() else '1:1:' end,
+        case when $4 then 0 else system_identifier end,
+        case when $3 and $4 then h.highest else 0 end, case when $3 then h.highest else 0 end
+    from pg_control_system(), generate_series(0, $2 - 1) as lane,
+        (select coalesce(max(seq), 0) as highest from outbox.messages) as h
     on conflict do nothing";
+
+const ANY_FOREIGN: &str = "
+    select exists (select from outbox.messages where xid >= pg_snapshot_xmax(pg_current_snapshot()))";
 
 const LOOK: &str = "
     select lanes, owner, (lease_until >= clock_timestamp()) is true as alive, lane = $2 as is_this
@@ -45,7 +59,7 @@ const RENEW: &str = "
     set lease_until = clock_timestamp() + $4::bigint * interval '1 millisecond',
         s1 = coalesce($6::text::pg_snapshot, s1),
         s2 = case when $6 is null then s2 else $7::text::pg_snapshot end,
-        pos = coalesce($8, pos), floor = coalesce($9, floor)
+        pos = coalesce($8, pos), floor = coalesce($9, floor), next_floor = coalesce($10, next_floor)
     from mark
     where name = $1 and lane = $2 and epoch = $3
       and substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8) = $5
@@ -56,7 +70,8 @@ const RELEASE: &str = "
 
 /// Progress that no settle has written yet: reading past rows that were not for us.
 const NOTE: &str = "
-    update outbox.cursors set s1 = $4::text::pg_snapshot, s2 = $5::text::pg_snapshot, pos = $6, floor = $7
+    update outbox.cursors
+    set s1 = $4::text::pg_snapshot, s2 = $5::text::pg_snapshot, pos = $6, floor = $7, next_floor = $10
     where name = $1 and lane = $2 and epoch = $3 and turn = $8
       and substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8) = $9";
 
@@ -84,6 +99,7 @@ pub(super) async fn acquire(identity: &Identity) -> Result<Option<Held>> {
         return Ok(None);
     };
     let mut held = held(&row, identity, asked).map_err(|error| classify(error, doing()))?;
+    add_mark(&mut held.marks, &row)?;
     let (then, here): (i64, i64) = (row.get("system_id"), row.get("here"));
     if then != here {
         held.read = rebase::rebase(&mut tx, identity, &held.read, row.get("top"), here).await?;
@@ -131,16 +147,20 @@ async fn prepare(tx: &mut PgConnection, identity: &Identity) -> Result<bool> {
         );
         return Ok(false);
     }
-    sqlx::query(CREATE)
-        .bind(&identity.name)
-        .bind(identity.lane())
-        .bind(identity.lanes())
-        .bind(identity.start == Start::Now)
-        .persistent(false)
-        .execute(tx)
-        .await
-        .map_err(|error| classify(error, doing()))?;
+    create(tx, identity).await.map_err(|error| classify(error, doing()))?;
     Ok(true)
+}
+
+async fn create(tx: &mut PgConnection, identity: &Identity) -> sqlx::Result<()> {
+    let from_now = identity.start == Start::Now;
+    let foreign: bool = sqlx::query(ANY_FOREIGN).persistent(false).fetch_one(&mut *tx).await?.get(0);
+    if foreign && from_now {
+        // "Now" is a number here, so nobody may be half-way through writing smaller ones.
+        sqlx::query(rebase::LOCK).persistent(false).execute(&mut *tx).await?;
+    }
+    let create = sqlx::query(CREATE).bind(&identity.name).bind(identity.lanes()).bind(from_now).bind(foreign);
+    create.persistent(false).execute(tx).await?;
+    Ok(())
 }
 
 fn held(row: &PgRow, identity: &Identity, asked: Instant) -> sqlx::Result<Held> {
@@ -150,6 +170,7 @@ fn held(row: &PgRow, identity: &Identity, asked: Instant) -> sqlx::Result<Held> 
         s2: row.try_get::<Option<String>, _>("s2")?.map(snapshot).transpose()?,
         pos: row.try_get("pos")?,
         floor: row.try_get("floor")?,
+        next_floor: row.try_get("next_floor")?,
         base: row.try_get("base")?,
     };
     Ok(Held {
@@ -181,7 +202,9 @@ pub(super) async fn renew(identity: Identity, state: Weak<Mutex<Option<Held>>>, 
             // Only a hint for fairness; the lease itself is what matters.
             let _ = share.refresh(&identity).await;
         }
-        match renew_once(&identity, held).await {
+        let renewed = tokio::time::timeout(identity.lease, renew_once(&identity, held)).await;
+        let silent = || Err(Error::new(ErrorKind::Timeout, "no answer within the lease"));
+        match renewed.unwrap_or_else(|_| silent()) {
             Ok(()) => {}
             Err(error) if error.kind() == ErrorKind::Lost => {
                 tracing::warn!(
@@ -217,6 +240,7 @@ async fn renew_once(identity: &Identity, held: &mut Held) -> Result<()> {
         .bind(idle.and_then(|position| position.s2.as_ref()).map(Snapshot::to_string))
         .bind(idle.map(|position| position.pos))
         .bind(idle.map(|position| position.floor))
+        .bind(idle.map(|position| position.next_floor))
         .persistent(false)
         .fetch_optional(&mut *tx)
         .await
@@ -240,11 +264,12 @@ pub(super) fn add_mark(marks: &mut Marks, row: &PgRow) -> Result<()> {
     Ok(())
 }
 
-/// Gives the cursor back at once, and notes how far it has read if nothing is in flight.
-pub(super) async fn release(identity: &Identity, held: &Held) -> Result<()> {
+/// Gives the cursor back at once, and notes how far it has read if nothing is in flight. Also when we do not know
+/// that we have it: an answer may have been lost.
+pub(super) async fn release(identity: &Identity, held: Option<&Held>) -> Result<()> {
     let failed = |error| classify(error, format_args!("giving back cursor '{}'", identity.name));
     let mut tx = begin(identity).await.map_err(failed)?;
-    if !held.has_open_claims() {
+    if let Some(held) = held.filter(|held| !held.has_open_claims()) {
         sqlx::query(NOTE)
             .bind(&identity.name)
             .bind(identity.lane())
@@ -255,6 +280,7 @@ pub(super) async fn release(identity: &Identity, held: &Held) -> Result<()> {
             .bind(held.read.floor)
             .bind(held.settled)
             .bind(&held.timeline)
+            .bind(held.read.next_floor)
             .persistent(false)
             .execute(&mut *tx)
             .await

@@ -86,7 +86,7 @@ impl Outbox {
         let there = sqlx::query("select exists (select from pg_trigger where tgname = 'outbox_wake')")
             .persistent(false);
         let there: bool = there.fetch_one(&mut *tx).await?.get(0);
-        let (sql, done) = match (self.notify, there) {
+        let (sql, done) = match (self.wake.is_some(), there) {
             (true, false) => (
                 "create trigger outbox_wake after insert on outbox.messages
                  for each statement execute function outbox.wake()",

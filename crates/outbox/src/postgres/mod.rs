@@ -16,9 +16,11 @@ mod rebase;
 mod replay;
 mod row;
 mod settle;
+mod wake;
 mod window;
 
 use std::str::FromStr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use sqlx::postgres::{PgConnectOptions, PgPool, PgPoolOptions};
@@ -27,6 +29,8 @@ use sqlx::{Connection, PgConnection};
 pub use cursor::{Cursor, Start};
 pub use inbox::Inbox;
 pub use migrate::{migrations, script};
+
+use wake::Wake;
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::message::Limits;
@@ -39,7 +43,7 @@ const CONNECT: Duration = Duration::from_secs(10);
 pub struct Outbox {
     pool: PgPool,
     limits: Limits,
-    notify: bool,
+    wake: Option<Arc<Wake>>,
 }
 
 impl Outbox {
@@ -67,7 +71,7 @@ impl Outbox {
 
     /// An outbox on a pool that exists.
     pub fn new(pool: PgPool) -> Self {
-        Self { pool, limits: Limits::default(), notify: false }
+        Self { pool, limits: Limits::default(), wake: None }
     }
 
     /// Sets what a message may weigh. For writers in other languages `migrate` puts the same into the table.
@@ -80,7 +84,7 @@ impl Outbox {
     /// Whether writers wake readers by NOTIFY; a hint that saves some latency and costs each commit a little.
     #[must_use]
     pub fn notify(mut self, notify: bool) -> Self {
-        self.notify = notify;
+        self.wake = notify.then(|| Arc::new(Wake::new(&self.pool)));
         self
     }
 
@@ -91,7 +95,7 @@ impl Outbox {
 
     /// A reader of the log with its own pace and failures; it bears the name of its pipe.
     pub fn cursor(&self, name: impl Into<String>) -> Cursor {
-        Cursor::new(self.pool.clone(), name.into(), self.notify)
+        Cursor::new(self.pool.clone(), name.into(), self.wake.clone())
     }
 
     /// The inbox in the same database.

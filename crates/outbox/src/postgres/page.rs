@@ -22,7 +22,8 @@ const PAGE_BYTES: usize = 4 * 1024 * 1024;
 /// How often what is set aside is looked at while the log keeps us busy.
 const LOOK_AT_PARKED: Duration = Duration::from_millis(100);
 
-/// Rows of the window: what s2 shows and s1 does not. Above the floor they are found by number; below it there
+/// Rows of the window: what s2 shows and s1 does not, and what is not set aside (after a change of lanes a row may
+/// be read again that is). Above the floor they are found by number; below it there
 /// are only those of transactions that s1 saw in progress, found by transaction.
 /// (`not pg_visible_in_snapshot` rather than a comparison of `xid`, which would tempt the planner to sort by it.)
 const LOG: &str = "
@@ -38,12 +39,14 @@ const LOG: &str = "
              where seq > greatest($3::bigint, $4::bigint, $5::bigint)
                and not pg_visible_in_snapshot(xid, $2::text::pg_snapshot) and pg_visible_in_snapshot(xid, w.s2)
                and ($7::int = 1 or outbox.lane_of(key, seq, $7::int) = $8::int)
+               and not ($9 and exists (select from outbox.parked p where p.cursor = $10 and p.seq = messages.seq))
              order by seq limit $6)
             union all
             (select * from outbox.messages
              where xid = any ($11::text[]::xid8[]) and seq <= $3::bigint and seq > greatest($4::bigint, $5::bigint)
                and pg_visible_in_snapshot(xid, w.s2)
                and ($7::int = 1 or outbox.lane_of(key, seq, $7::int) = $8::int)
+               and not ($9 and exists (select from outbox.parked p where p.cursor = $10 and p.seq = messages.seq))
              order by seq limit $6)
         ) as found order by seq limit $6
     ) as m on true
@@ -164,15 +167,16 @@ async fn claim_page(identity: &Identity, held: &mut Held, limit: usize) -> Resul
     let Some(window) = window else { return Ok(Claim::empty()) };
     // Heavy messages: ask for fewer the next time, rather than read on and throw away.
     held.page_rows = if whole { held.page_rows.saturating_mul(2) } else { found.messages.len() };
+    let read = read.opened(&window, &held.marks);
     let after = match found.places.last() {
-        Some(last) if !whole || found.places.len() >= rows_wanted => read.inside(&window, last.seq),
+        Some(last) if !whole || found.places.len() >= rows_wanted => read.at(last.seq),
         _ => read.past(&window, &held.marks),
     };
     held.read = after.clone();
     if found.messages.is_empty() {
         return Ok(Claim::empty());
     }
-    Ok(found.into_claim(held, Some(Page { before: read, window, after })))
+    Ok(found.into_claim(held, Some(Page { before: read, after })))
 }
 
 /// Messages as they come from a query.

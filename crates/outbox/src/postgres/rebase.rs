@@ -12,7 +12,7 @@ use super::window::{Position, Snapshot};
 use crate::error::Result;
 
 /// Waits for writers to end and keeps new ones out for a moment: then every row up to the highest is committed.
-const LOCK: &str = "lock table outbox.messages in share row exclusive mode";
+pub(super) const LOCK: &str = "lock table outbox.messages in share row exclusive mode";
 
 /// A row above `top` was never met by this cursor, whatever its id says: it was pending, or written since.
 const SET_ASIDE: &str = "
@@ -35,7 +35,7 @@ const REORDER: &str = "
 
 const BEGIN_AFRESH: &str = "
     update outbox.cursors c
-    set s1 = pg_current_snapshot(), s2 = null, pos = 0, floor = h.highest, base = h.highest, top = h.highest,
+    set s1 = pg_current_snapshot(), s2 = null, pos = 0, floor = h.highest, next_floor = 0, base = h.highest, top = h.highest,
         system_id = $3
     from (select coalesce(max(seq), 0) as highest from outbox.messages) as h
     where name = $1 and lane = $2
@@ -84,5 +84,5 @@ pub(super) async fn rebase(
         .get::<String, _>("s1")
         .parse()
         .map_err(|error: String| failed(sqlx::Error::Decode(error.into())))?;
-    Ok(Position { s1, s2: None, pos: 0, floor: row.get("floor"), base: row.get("base") })
+    Ok(Position { s1, s2: None, pos: 0, floor: row.get("floor"), next_floor: 0, base: row.get("base") })
 }

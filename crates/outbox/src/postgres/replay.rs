@@ -40,7 +40,7 @@ const UNPARK: &str = "
 
 const MOVE: &str = "
     update outbox.cursors
-    set s1 = $3::text::pg_snapshot, s2 = null, pos = 0, floor = $4, base = $5, epoch = epoch + 1
+    set s1 = $3::text::pg_snapshot, s2 = null, pos = 0, floor = $4, next_floor = 0, base = $5, epoch = epoch + 1
     where name = $1 and lane = $2";
 
 impl Outbox {
@@ -71,7 +71,8 @@ impl Outbox {
                 .get::<String, _>("s1")
                 .parse()
                 .map_err(|error: String| failed(sqlx::Error::Decode(error.into())))?;
-            let target = Target::new(&mut tx, &s1, oldest, first, lane.get("floor")).await.map_err(failed)?;
+            let target =
+                Target::new(&mut tx, &s1, oldest, first, lane.get("floor"), base).await.map_err(failed)?;
             let (lanes, lane): (i32, i32) = (lane.get("lanes"), lane.get("lane"));
             let (snapshot, floor) = (target.s1.to_string(), target.floor.max(target.base));
             let counted = sqlx::query(COUNT).bind(&snapshot).bind(floor).bind(lanes).bind(lane);
@@ -112,14 +113,17 @@ impl Target {
         oldest: u64,
         first: i64,
         floor: i64,
+        old_base: i64,
     ) -> sqlx::Result<Self> {
+        // Up to the old base everything is committed, so nothing pending can lie there.
+        let safe = old_base.min(first - 1);
         let target = s1.below(oldest.min(s1.xmax), &[]);
         // Transactions that s1 saw in progress may yet bring rows with small numbers; then nothing is cut off.
         if s1.in_progress.iter().any(|xid| *xid >= target.xmax) {
-            return Ok(Self { s1: target, floor: 0, base: 0 });
+            return Ok(Self { s1: target, floor: safe, base: safe });
         }
         // Rows below `first` that are not shown by s1 lie above the floor; below it all of them are done.
-        let base = if target.in_progress.is_empty() && first - 1 <= floor { first - 1 } else { 0 };
+        let base = if target.in_progress.is_empty() && first - 1 <= floor { first - 1 } else { safe };
         let lowest = sqlx::query(LOWEST).bind(target.xmax.to_string()).bind(base).persistent(false);
         let lowest: Option<i64> = lowest.fetch_one(tx).await?.get("seq");
         Ok(Self { s1: target, floor: lowest.map_or(floor, |lowest| floor.min(lowest - 1)).max(base), base })

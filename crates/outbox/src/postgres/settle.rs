@@ -19,7 +19,7 @@ const MOVE: &str = "
         s1 = coalesce($7::text::pg_snapshot, s1),
         s2 = case when $7 is null then s2 else $8::text::pg_snapshot end,
         pos = coalesce($9, pos), floor = coalesce($10, floor), top = greatest(top, $11),
-        delivered = delivered + $12
+        delivered = delivered + $12, next_floor = coalesce($13, next_floor)
     from mark
     where name = $1 and lane = $2 and epoch = $3 and turn = $5 - 1
       and substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8) = $6
@@ -204,7 +204,7 @@ fn position(held: &Held, token: &Token, count: usize) -> Option<Position> {
     } else if count == 0 {
         page.before.clone()
     } else {
-        page.before.inside(&page.window, token.rows[count - 1].seq)
+        page.before.at(token.rows[count - 1].seq)
     };
     position.floor = position.floor.max(held.marks.floor(position.s1.xmax));
     Some(position)
@@ -234,6 +234,7 @@ async fn write(
         .bind(position.map(|position| position.floor))
         .bind(top)
         .bind(changes.done)
+        .bind(position.map(|position| position.next_floor))
         .persistent(false)
         .fetch_optional(&mut *tx)
         .await

@@ -81,20 +81,30 @@ pub(super) struct Position {
     pub(super) pos: i64,
     /// Rows that s1 does not show have higher numbers, except those of its transactions in progress.
     pub(super) floor: i64,
+    /// The same for the open window, known since it was opened: a long one outlives its marks.
+    pub(super) next_floor: i64,
     /// Rows up to this number are never read.
     pub(super) base: i64,
 }
 
 impl Position {
-    /// Within the window `s2`, done up to `pos`.
-    pub(super) fn inside(&self, s2: &Snapshot, pos: i64) -> Self {
-        Self { s2: Some(s2.clone()), pos, ..self.clone() }
+    /// At the beginning of the window `s2`, unless it is open already.
+    pub(super) fn opened(&self, s2: &Snapshot, marks: &Marks) -> Self {
+        if self.s2.is_some() {
+            return self.clone();
+        }
+        Self { s2: Some(s2.clone()), pos: 0, next_floor: marks.floor(s2.xmax), ..self.clone() }
+    }
+
+    /// Within the open window, done up to `pos`.
+    pub(super) fn at(&self, pos: i64) -> Self {
+        Self { pos, ..self.clone() }
     }
 
     /// At the end of the window `s2`.
     pub(super) fn past(&self, s2: &Snapshot, marks: &Marks) -> Self {
-        let floor = marks.floor(s2.xmax).max(self.floor);
-        Self { s1: s2.clone(), s2: None, pos: 0, floor, base: self.base }
+        let floor = marks.floor(s2.xmax).max(self.next_floor).max(self.floor);
+        Self { s1: s2.clone(), s2: None, pos: 0, floor, next_floor: 0, base: self.base }
     }
 }
 
@@ -111,7 +121,7 @@ pub(super) struct Marks(Vec<(u64, i64)>);
 impl Marks {
     /// Adds a pair; both only grow.
     pub(super) fn add(&mut self, xid: u64, highest: i64) {
-        // Readers are at most a few windows behind, so a handful of pairs is plenty.
+        // A window takes its floor when it is opened, so only the latest pairs matter.
         if self.0.len() >= 16 {
             self.0.remove(0);
         }

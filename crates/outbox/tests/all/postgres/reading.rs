@@ -268,6 +268,12 @@ async fn c4_after_a_dump_and_restore_into_another_server_nothing_is_lost_or_twic
     for pipe in pipes {
         pipe.await.unwrap().unwrap();
     }
+    // A cursor that is made only now begins with what came over, too.
+    let (fresh, stop) = (Recorder::new(), CancellationToken::new());
+    let pipe = tokio::spawn(Pipe::new(restored.cursor("new"), fresh.clone()).run(stop.clone()));
+    assert_eq!(check(&ledger, &wait_for_all(&ledger, &fresh).await), (0, 0, 0, 0), "the new cursor");
+    stop.cancel();
+    pipe.await.unwrap().unwrap();
     // History of before the restore can still be replayed.
     let all = restored.replay("c", &outbox::admin::ReplayFrom::Start, false).await.unwrap();
     let again = Recorder::new();

@@ -144,3 +144,105 @@ async fn an_idle_owner_keeps_its_lease_and_a_standby_waits() {
     standby.claim(1).await.unwrap();
     assert_eq!(owners(&log.outbox).await, [Some("standby".to_owned())]);
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_relay_that_was_halted_before_a_change_of_lanes_changes_nothing_after_it() {
+    let Some(log) = Log::new().await else { return };
+    log.enqueue(batch(0)).await;
+    let halted = log.outbox.cursor("c").owner("halted").lanes(4).remove(0);
+    let stale = halted.claim(10).await.unwrap();
+    assert!(!stale.messages.is_empty());
+    log.expire("c").await;
+    let next = log.outbox.cursor("c").owner("next").lanes(2).remove(0);
+    let taken = next.claim(10).await.unwrap();
+    let error = halted.settle(&stale, &vec![outbox::Verdict::Done; stale.messages.len()]).await.unwrap_err();
+    assert_eq!(error.kind(), outbox::ErrorKind::Lost);
+    let cause = outbox::Cause::new(outbox::code::HANDLER, "told to fail");
+    let retry = outbox::Verdict::Retry { after: Duration::from_secs(3600), attempts: 1, cause };
+    next.settle(&taken, &vec![retry; taken.messages.len()]).await.unwrap();
+    let waiting: u64 = log.outbox.status().await.unwrap().iter().map(|lane| lane.waiting).sum();
+    assert_eq!(waiting, taken.messages.len() as u64, "the retries are written down");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn lanes_that_nobody_has_taken_yet_are_not_forgotten() {
+    let Some(log) = Log::new().await else { return };
+    log.enqueue(batch(0)).await;
+    let first = log.outbox.cursor("c").owner("one").lanes(4).remove(0);
+    let claim = first.claim(500).await.unwrap();
+    let done = claim.messages.len();
+    first.settle(&claim, &vec![outbox::Verdict::Done; done]).await.unwrap();
+    first.close().await.unwrap();
+    assert_eq!(
+        log.outbox.purge(Duration::ZERO, 1000, false).await.unwrap(),
+        done as u64,
+        "only what its lane has done"
+    );
+    let sink = Recorder::new();
+    let relay = Relay::start(&log.outbox, "two", 2, &sink);
+    assert_eq!(sink.wait_for(200 - done).await.len(), 200 - done, "the other lanes' messages are all there");
+    relay.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn many_cursors_that_listen_leave_connections_for_the_work() {
+    let Some(log) = Log::new().await else { return };
+    let outbox = log.outbox.clone().notify(true);
+    outbox.migrate().await.unwrap();
+    let (sink, stop, mut pipes) = (Recorder::new(), CancellationToken::new(), JoinSet::new());
+    for lane in outbox.cursor("c").lanes(12) {
+        pipes.spawn(Pipe::new(lane, sink.clone()).run(stop.clone()));
+    }
+    for round in 1..4 {
+        log.enqueue(batch(round * 200)).await;
+        sink.wait_for(round * 200).await;
+        tokio::time::sleep(Duration::from_millis(600)).await;
+    }
+    stop.cancel();
+    while let Some(ended) = pipes.join_next().await {
+        ended.unwrap().unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_falls_silent_costs_no_more_than_a_lease() {
+    let (Some(server), Some(log)) = (testbed::postgres().await, Log::new().await) else { return };
+    let proxy = testbed::Proxy::to(("127.0.0.1", server.port())).await.unwrap();
+    let silent = Outbox::connect(&proxy.reroute(log.database.url()).unwrap()).await.unwrap();
+    let (sink, stop) = (Recorder::new(), CancellationToken::new());
+    let cursor = silent.cursor("c").lease(Duration::from_secs(1));
+    let pipe = tokio::spawn(Pipe::new(cursor, sink.clone()).drain(Duration::from_secs(2)).run(stop.clone()));
+    log.enqueue(batch(0)).await;
+    sink.wait_for(200).await;
+    // Nothing is cut: packets just do not arrive any more, as when a host is gone.
+    proxy.block();
+    log.enqueue(batch(200)).await;
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    proxy.cut();
+    proxy.unblock();
+    let came = sink.wait_for(400).await;
+    assert!(came.len() >= 400, "it went on by itself");
+    proxy.block();
+    stop.cancel();
+    let ended = tokio::time::timeout(Duration::from_secs(20), pipe).await.expect("it does not stop");
+    ended.unwrap().unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn after_a_long_window_reading_goes_on_where_it_ended() {
+    let Some(log) = Log::new().await else { return };
+    for round in 0..20 {
+        log.enqueue(batch(round * 200)).await;
+    }
+    // Far more settles than marks are kept, all within the one window of the backlog.
+    let (sink, stop) = (Recorder::new(), CancellationToken::new());
+    let pipe = tokio::spawn(Pipe::new(log.outbox.cursor("c"), sink.clone()).batch(20).run(stop.clone()));
+    sink.wait_for(4000).await;
+    stop.cancel();
+    pipe.await.unwrap().unwrap();
+    let row =
+        sqlx::query("select floor, (select last_value from outbox.messages_seq) as last from outbox.cursors");
+    let row = row.fetch_one(log.outbox.pool()).await.unwrap();
+    let (floor, last): (i64, i64) = (sqlx::Row::get(&row, "floor"), sqlx::Row::get(&row, "last"));
+    assert_eq!(floor, last, "nothing below is read again");
+}
