@@ -2,11 +2,10 @@
 
 use outbox::sqlite::Outbox;
 use outbox::{Failure, Lent, Message, Sink};
-use rand::RngExt;
 use serde::Deserialize;
 use sqlx::{Sqlite, Transaction};
 
-use super::shop::CURSED_ORDER;
+use super::shop::{CURSED_ORDER, is_unlucky};
 
 type Tx = Lent<Transaction<'static, Sqlite>>;
 
@@ -41,7 +40,7 @@ pub(super) fn mailer(outbox: &Outbox) -> impl Sink + 'static {
         if body.order == CURSED_ORDER {
             return Err(Failure::dead(format!("order {CURSED_ORDER} has no valid e-mail address")));
         }
-        if rand::rng().random_bool(0.02) {
+        if is_unlucky(body.order) && message.attempts == 0 {
             return Err(Failure::retry("the mail server is busy"));
         }
         Ok(())
