@@ -23,7 +23,7 @@ use crate::policy::Verdict;
 /// - **S2** A claimed message is not handed out again before its claim is settled or lost.
 /// - **S3** A message settled as done does not come again.
 /// - **S4** A message settled as retry comes again when its delay is over, not before, with the attempts and
-///   without any other change.
+///   without any other change. A claim of messages that were set aside says so ([`Claim::of_set_aside`]).
 /// - **S5** A message settled as dead does not come again until a person asks for it. If it holds its key,
 ///   later messages of the key are flagged as held ([`Claim::is_held`]); otherwise they are not.
 /// - **S6** A message settled as behind comes again, in order, after the earlier ones of its key are done;

@@ -58,15 +58,20 @@ async fn claim_some(source: &impl Source, limit: usize) -> Result<Claim> {
     tokio::time::timeout(PATIENCE, asked).await.expect("nothing came")
 }
 
-/// Claims and settles as done until so many have come, in order.
+/// Claims until so many are done, in order; what is held is put behind, as a pipe would.
 async fn drain(source: &impl Source, count: usize) -> Vec<Message> {
-    let mut messages = Vec::new();
-    while messages.len() < count {
+    let mut came = Vec::new();
+    while came.len() < count {
         let claim = claim_some(source, 100).await.unwrap();
-        settle_all(source, &claim, &Verdict::Done).await;
-        messages.extend(claim.messages);
+        let held: Vec<bool> = (0..claim.messages.len()).map(|index| claim.is_held(index)).collect();
+        let verdicts: Vec<_> =
+            held.iter().map(|held| if *held { Verdict::Behind } else { Verdict::Done }).collect();
+        source.settle(&claim, &verdicts).await.unwrap();
+        came.extend(
+            claim.messages.into_iter().zip(held).filter(|(_, held)| !held).map(|(message, _)| message),
+        );
     }
-    messages
+    came
 }
 
 /// Asserts that nothing comes, over a few looks.

@@ -97,6 +97,7 @@ pub async fn s4_a_retry_comes_when_its_delay_is_over_with_its_attempts(fixture: 
     let source = fixture.source("c");
     let claim = claim_some(&source, 10).await.unwrap();
     assert_eq!(claim.messages[0].attempts, 0);
+    assert!(!claim.is_set_aside(), "it is new");
     let delay = Duration::from_millis(700);
     let settled_after = Instant::now();
     let verdict = Verdict::Retry { after: delay, attempts: 3, cause: super::cause() };
@@ -105,6 +106,7 @@ pub async fn s4_a_retry_comes_when_its_delay_is_over_with_its_attempts(fixture: 
     // Two clocks are at work, the store's and ours; a few milliseconds are theirs.
     assert!(settled_after.elapsed() >= delay - Duration::from_millis(20), "{:?}", settled_after.elapsed());
     assert_eq!(again.messages[0].attempts, 3);
+    assert!(again.is_set_aside(), "it was set aside, and the claim must say so");
     let came = Message { attempts: 0, ..again.messages[0].clone() };
     assert_eq!(came.id, message.id);
     assert_eq!((came.payload, came.headers, came.key), (message.payload, message.headers, message.key));
@@ -133,18 +135,7 @@ pub async fn s6_what_is_behind_comes_after_the_earlier_one_in_order(fixture: &im
     source.settle(&claim, &verdicts).await.unwrap();
     fixture.enqueue(vec![named("4", "k")]).await;
     // The fourth is read while the first waits: flagged, and put behind, too.
-    let mut came = Vec::new();
-    while came.len() < 4 {
-        let claim = claim_some(&source, 10).await.unwrap();
-        let verdicts: Vec<_> = (0..claim.messages.len())
-            .map(|index| if claim.is_held(index) { Verdict::Behind } else { Verdict::Done })
-            .collect();
-        source.settle(&claim, &verdicts).await.unwrap();
-        let delivered =
-            claim.messages.iter().zip(&verdicts).filter(|(_, verdict)| **verdict == Verdict::Done);
-        came.extend(delivered.map(|(message, _)| message.clone()));
-    }
-    assert_eq!(names(&came), ["1", "2", "3", "4"]);
+    assert_eq!(names(&drain(&source, 4).await), ["1", "2", "3", "4"]);
     assert_nothing(&source, "all is done").await;
     fixture.enqueue(vec![named("5", "k")]).await;
     assert!(!claim_some(&source, 10).await.unwrap().is_held(0), "the key is free again");
@@ -172,17 +163,7 @@ pub async fn s7_what_is_released_with_a_later_claim_open_is_not_lost(fixture: &i
     let second = claim_some(&source, 2).await.unwrap();
     settle_all(&source, &first, &Verdict::Released).await;
     source.settle(&second, &[Verdict::Released, Verdict::Done]).await.unwrap();
-    let mut came = Vec::new();
-    while came.len() < 3 {
-        let claim = claim_some(&source, 10).await.unwrap();
-        let verdicts: Vec<_> = (0..claim.messages.len())
-            .map(|index| if claim.is_held(index) { Verdict::Behind } else { Verdict::Done })
-            .collect();
-        source.settle(&claim, &verdicts).await.unwrap();
-        let delivered =
-            claim.messages.iter().zip(&verdicts).filter(|(_, verdict)| **verdict == Verdict::Done);
-        came.extend(delivered.map(|(message, _)| message.clone()));
-    }
+    let came = drain(&source, 3).await;
     assert_eq!(names(&came), ["1", "2", "3"]);
     assert!(came.iter().all(|message| message.attempts == 0), "nothing was charged");
     assert_nothing(&source, "the fourth was done").await;
