@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 use crate::backends::{self, Log};
 use crate::cli::args::RunArgs;
 use crate::mistake::did_you_mean;
-use crate::once;
+use crate::once::{self, Lane};
 use crate::plan::{PipePlan, Plan, SourcePlan, Target};
 use crate::trouble::{Exit, Trouble};
 
@@ -149,12 +149,18 @@ impl SourceWorker {
             tokio::spawn(retain(self.source.clone(), log.clone(), age, stop.clone()));
         }
         let mut running = JoinSet::new();
-        let mut stats = Vec::new();
+        let mut lanes = Vec::new();
         for (pipe, sink) in &self.pipes {
-            for cursor in log.cursors(pipe, &self.owner) {
-                let lane = build(pipe, cursor, sink.clone());
-                stats.push((pipe.clone(), lane.stats()));
-                running.spawn(run_pipe(pipe.clone(), self.source.clone(), lane, stop.clone()));
+            for (cursor, lane) in log.cursors(pipe, &self.owner).into_iter().zip(0..) {
+                let built = build(pipe, cursor, sink.clone());
+                let ended = CancellationToken::new();
+                lanes.push(Lane { pipe: pipe.clone(), lane, stats: built.stats(), ended: ended.clone() });
+                let run = run_pipe(pipe.clone(), self.source.clone(), built, stop.clone());
+                running.spawn(async move {
+                    // Also by a panic.
+                    let _ended = ended.drop_guard();
+                    run.await
+                });
             }
         }
         let watched = stop.child_token();
@@ -162,7 +168,7 @@ impl SourceWorker {
             if !self.once {
                 return Exit::Ok;
             }
-            let exit = once::until_idle(&self.source, &log, &stats, &watched).await;
+            let exit = once::until_idle(&self.source, &log, &lanes, &watched).await;
             stop.cancel();
             exit
         };
