@@ -132,3 +132,63 @@ impl SinkFixture for Handled {
 mod sink {
     outbox::sink_suite!(async { Some(super::Handled::new()) });
 }
+
+#[cfg(feature = "postgres")]
+mod postgres {
+    use super::*;
+    use crate::postgres::Log;
+
+    /// A handler that writes a line, then does what the payload says.
+    fn obedient(log: &Log) -> impl Sink + use<> {
+        let handler = log.outbox.inbox().handler("c", |mut tx, message: Message| async move {
+            let line = String::from_utf8_lossy(&message.payload).into_owned();
+            sqlx::query("insert into lines values ($1)").bind(line).execute(&mut *tx).await?;
+            match &*message.payload {
+                b"swallows" => {
+                    let _ = sqlx::query("select 1 / 0").execute(&mut *tx).await;
+                }
+                b"hangs" => {
+                    sqlx::query("select pg_sleep(2)").execute(&mut *tx).await?;
+                }
+                _ => {}
+            }
+            Ok::<(), Failure>(())
+        });
+        handler.timeout(Duration::from_millis(500))
+    }
+
+    async fn lines(log: &Log) -> Vec<String> {
+        let query = sqlx::query_scalar("select line from lines order by line");
+        query.fetch_all(log.outbox.pool()).await.unwrap()
+    }
+
+    async fn assert_rejected_alone(place: usize, payload: &str, expected: &str) {
+        let Some(log) = Log::new().await else { return };
+        sqlx::query("create table lines (line text)").execute(log.outbox.pool()).await.unwrap();
+        let sink = obedient(&log);
+        let mut messages = vec![named("a"), named("b")];
+        messages.insert(place, named(payload));
+        let outcomes = sink.deliver(&messages).await;
+        for (index, outcome) in outcomes.iter().enumerate() {
+            if index == place {
+                assert_eq!(rejected_code(outcome), expected);
+            } else {
+                assert_eq!(*outcome, Outcome::Delivered);
+            }
+        }
+        assert_eq!(rejected_code(&sink.deliver(&[named(payload)]).await[0]), expected);
+        assert_eq!(lines(&log).await, ["a", "b"]);
+    }
+
+    #[tokio::test]
+    async fn k5_a_commit_that_is_a_rollback_is_not_called_delivered() {
+        for place in [0, 2] {
+            assert_rejected_alone(place, "swallows", code::HANDLER).await;
+        }
+    }
+
+    #[tokio::test]
+    async fn k6_a_statement_that_hangs_is_given_up_and_harms_no_other() {
+        assert_rejected_alone(1, "hangs", code::TIMEOUT).await;
+    }
+}
