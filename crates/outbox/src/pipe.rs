@@ -34,7 +34,7 @@ impl Pipe {
     /// table, a refused login.
     pub async fn run(self, stop: CancellationToken) -> Result<()> {
         let source = self.source.clone();
-        let name = self.name.clone();
+        let (name, stats) = (self.name.clone(), self.stats.clone());
         let result = Run::new(self).go(stop).await;
         failpoint::pass("closing");
         // Also after an error: whatever is held should not wait for a lease to run out.
@@ -44,6 +44,8 @@ impl Pipe {
             let error = error.chain();
             tracing::warn!(pipe = name, error, "could not close the source; its lease will run out");
         }
+        stats.forget_in_flight();
+        failpoint::pass("closed");
         result
     }
 }
@@ -361,6 +363,7 @@ impl Run {
         self.era += 1;
         self.afresh = true;
         self.lineup.clear();
+        self.pipe.stats.forget_in_flight();
         self.settling = None;
         if !self.claiming {
             self.intake = None;

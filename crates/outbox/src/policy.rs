@@ -48,6 +48,10 @@ pub fn written(verdicts: &[Verdict], later_claim_open: bool) -> usize {
     verdicts.iter().rposition(|verdict| *verdict != Verdict::Released).map_or(0, |last| last + 1)
 }
 
+/// The longest that a message waits for its next try, whatever the other side asks for: a time beyond what the
+/// database can hold would end the pipe.
+const LONGEST_WAIT: Duration = Duration::from_secs(365 * 24 * 60 * 60);
+
 /// Whether messages of a key wait for each other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Order {
@@ -154,7 +158,7 @@ impl Policy {
             return Verdict::Dead { attempts, cause, holds };
         }
         let after = rejection.retry_after.unwrap_or_else(|| self.retry.delay(attempts, jitter));
-        Verdict::Retry { after, attempts, cause }
+        Verdict::Retry { after: after.min(LONGEST_WAIT), attempts, cause }
     }
 }
 
@@ -303,97 +307,5 @@ impl Breaker {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::sink::code;
-
-    fn cause(code: &'static str) -> Cause {
-        Cause::new(code, "x")
-    }
-
-    #[test]
-    fn delays_double_up_to_the_limit_and_jitter_takes_at_most_half() {
-        let backoff = Backoff { first: Duration::from_secs(1), most: Duration::from_secs(30) };
-        let seconds: Vec<u64> = (1..=7).map(|tries| backoff.delay(tries, 0.0).as_secs()).collect();
-        assert_eq!(seconds, [1, 2, 4, 8, 16, 30, 30]);
-        assert_eq!(backoff.delay(3, 1.0), Duration::from_secs(2));
-        assert_eq!(backoff.delay(u32::MAX, 0.0), Duration::from_secs(30));
-    }
-
-    #[test]
-    fn a_rejection_spends_an_attempt_and_the_last_one_is_dead() {
-        let policy = Policy { attempts: 3, ..Policy::default() };
-        let rejected = Outcome::rejected(cause(code::NO_ROUTE));
-        assert!(matches!(policy.judge(&rejected, 0, 0.0), Verdict::Retry { attempts: 1, .. }));
-        assert!(matches!(policy.judge(&rejected, 1, 0.0), Verdict::Retry { attempts: 2, .. }));
-        assert!(matches!(policy.judge(&rejected, 2, 0.0), Verdict::Dead { attempts: 3, holds: true, .. }));
-        let refused = Outcome::refused(cause(code::TOO_LARGE));
-        assert!(matches!(policy.judge(&refused, 0, 0.0), Verdict::Dead { attempts: 1, .. }));
-    }
-
-    #[test]
-    fn an_outage_costs_nothing_unless_it_shall_count() {
-        let outage = Outcome::Unavailable(cause(code::UNREACHABLE));
-        assert_eq!(Policy::default().judge(&outage, 3, 0.0), Verdict::Released);
-        let counting = Policy { outage: Outage::Count, ..Policy::default() };
-        assert!(matches!(counting.judge(&outage, 3, 0.0), Verdict::Retry { attempts: 4, .. }));
-    }
-
-    #[test]
-    fn a_dead_message_holds_its_key_only_under_key_order_and_by_choice() {
-        let refused = Outcome::refused(cause(code::TOO_LARGE));
-        for (order, on_dead, expected) in [
-            (Order::Key, OnDead::Hold, true),
-            (Order::Key, OnDead::Skip, false),
-            (Order::None, OnDead::Hold, false),
-        ] {
-            let policy = Policy { order, on_dead, ..Policy::default() };
-            assert!(
-                matches!(policy.judge(&refused, 0, 0.0), Verdict::Dead { holds, .. } if holds == expected)
-            );
-        }
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn the_breaker_opens_probes_with_longer_delays_and_closes_by_itself() {
-        let mut breaker = Breaker::new(&Policy::default());
-        let outage = Outcome::Unavailable(cause(code::UNREACHABLE));
-        let now = Instant::now();
-        let opened = |seconds| {
-            Some(Change::Opened { cause: cause(code::UNREACHABLE), wait: Duration::from_secs(seconds) })
-        };
-        assert_eq!(breaker.observe(&outage, 0, now, 0.0), opened(1));
-        assert_eq!(breaker.observe(&outage, 0, now, 0.0), None, "told once");
-        assert_eq!(breaker.observe(&Outcome::Delivered, 0, now, 0.0), None, "a late success proves nothing");
-        breaker.start_probe();
-        assert_eq!(breaker.observe(&outage, 0, now, 0.0), opened(2));
-        breaker.start_probe();
-        assert_eq!(breaker.observe(&Outcome::Delivered, 0, now, 0.0), Some(Change::Closed));
-        assert_eq!(breaker.observe(&outage, 0, now, 0.0), opened(1), "delays start again");
-    }
-
-    #[test]
-    fn a_streak_of_one_cause_opens_it_and_only_a_delivery_closes_it() {
-        let mut breaker = Breaker::new(&Policy { streak: 3, ..Policy::default() });
-        let now = Instant::now();
-        let rejected = Outcome::rejected(cause(code::NO_ROUTE));
-        let other = Outcome::rejected(cause(code::REFUSED));
-        assert_eq!(breaker.observe(&rejected, 0, now, 0.0), None);
-        assert_eq!(breaker.observe(&rejected, 0, now, 0.0), None);
-        assert_eq!(breaker.observe(&other, 0, now, 0.0), None, "another cause starts anew");
-        assert_eq!(breaker.observe(&rejected, 0, now, 0.0), None);
-        assert_eq!(breaker.observe(&rejected, 0, now, 0.0), None);
-        assert_eq!(
-            breaker.observe(&rejected, 1, now, 0.0),
-            None,
-            "it was rejected before, which is nothing new"
-        );
-        assert!(matches!(breaker.observe(&rejected, 0, now, 0.0), Some(Change::Opened { .. })));
-        assert!(breaker.covers(&rejected) && !breaker.covers(&other));
-        breaker.start_probe();
-        assert!(!breaker.covers(&rejected), "a probe spends its attempt, so the next one is another message");
-        assert!(matches!(breaker.observe(&rejected, 0, now, 0.0), Some(Change::Opened { .. })));
-        breaker.start_probe();
-        assert_eq!(breaker.observe(&Outcome::Delivered, 0, now, 0.0), Some(Change::Closed));
-    }
-}
+#[path = "policy_tests.rs"]
+mod tests;

@@ -15,6 +15,7 @@ pub struct Stats {
     dead: AtomicU64,
     behind: AtomicU64,
     released: AtomicU64,
+    in_flight: AtomicU64,
     open_cause: Mutex<Option<Cause>>,
 }
 
@@ -49,13 +50,24 @@ impl Stats {
         self.released.load(Ordering::Relaxed)
     }
 
+    /// Messages that are claimed and not settled yet.
+    pub fn in_flight(&self) -> u64 {
+        self.in_flight.load(Ordering::Relaxed)
+    }
+
     /// Why the pipe has stopped sending, while it has.
     pub fn open_cause(&self) -> Option<Cause> {
         self.open_cause.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clone()
     }
 
     pub(crate) fn add_claimed(&self, count: usize) {
+        self.in_flight.fetch_add(count as u64, Ordering::Relaxed);
         self.claimed.fetch_add(count as u64, Ordering::Relaxed);
+    }
+
+    /// What was claimed is lost or given back, and nobody will settle it.
+    pub(crate) fn forget_in_flight(&self) {
+        self.in_flight.store(0, Ordering::Relaxed);
     }
 
     pub(crate) fn set_open_cause(&self, cause: Option<Cause>) {
@@ -73,5 +85,26 @@ impl Stats {
             };
             counter.fetch_add(1, Ordering::Relaxed);
         }
+        let settled = verdicts.len() as u64;
+        let lower = |in_flight: u64| Some(in_flight.saturating_sub(settled));
+        // It always has a new value, so there is no failure to look at.
+        let _ = self.in_flight.fetch_update(Ordering::Relaxed, Ordering::Relaxed, lower);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_lost_is_no_longer_in_flight() {
+        let stats = Stats::default();
+        stats.add_claimed(3);
+        stats.count(&[Verdict::Done, Verdict::Released]);
+        assert_eq!((stats.claimed(), stats.in_flight()), (3, 1));
+        stats.forget_in_flight();
+        assert_eq!((stats.claimed(), stats.in_flight()), (3, 0));
+        stats.count(&[Verdict::Done]);
+        assert_eq!(stats.in_flight(), 0);
     }
 }

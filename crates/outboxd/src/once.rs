@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use outbox::Stats;
+use outbox::admin::CursorStatus;
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
@@ -14,18 +15,26 @@ use crate::trouble::{Exit, Trouble};
 /// How often to look.
 const LOOK: Duration = Duration::from_millis(20);
 
+/// One lane of a pipe that runs.
+pub struct Lane {
+    /// The pipe.
+    pub pipe: PipePlan,
+    /// Which of its lanes.
+    pub lane: u32,
+    /// What it has done so far.
+    pub stats: Arc<Stats>,
+    /// It has ended, however it did.
+    pub ended: CancellationToken,
+}
+
 /// Ends when every pipe of a source has found nothing more, or its sink cannot be reached.
 ///
 /// A pipe that claims nothing during two of its own polls, with nothing in flight, has nothing that is due;
 /// unless its source does not answer or another relay owns the cursor. So the source is asked at the end.
-/// A pipe whose sink is out of reach is not waited for, and does not keep the others from finishing.
-pub async fn until_idle(
-    source: &SourcePlan,
-    log: &Log,
-    lanes: &[(PipePlan, Arc<Stats>)],
-    stop: &CancellationToken,
-) -> Exit {
-    let patience = lanes.iter().map(|(pipe, _)| pipe.options.poll * 2).max().unwrap_or_default() + LOOK * 5;
+/// A pipe whose sink is out of reach is not waited for, and does not keep the others from finishing; nor does
+/// one that has ended, which was told when it did.
+pub async fn until_idle(source: &SourcePlan, log: &Log, lanes: &[Lane], stop: &CancellationToken) -> Exit {
+    let patience = lanes.iter().map(|lane| lane.pipe.options.poll * 2).max().unwrap_or_default() + LOOK * 5;
     let mut claimed = 0;
     let mut quiet_since = Instant::now();
     loop {
@@ -33,10 +42,11 @@ pub async fn until_idle(
             () = stop.cancelled() => return Exit::Ok,
             () = sleep(LOOK) => {}
         }
+        let (ended, running): (Vec<_>, Vec<_>) = lanes.iter().partition(|lane| lane.ended.is_cancelled());
         let (shut, open): (Vec<_>, Vec<_>) =
-            lanes.iter().partition(|(_, stats)| stats.open_cause().is_some());
-        let now_claimed = open.iter().map(|(_, stats)| stats.claimed()).sum();
-        if now_claimed != claimed || open.iter().any(|(_, stats)| is_busy(stats)) {
+            running.into_iter().partition(|lane| lane.stats.open_cause().is_some());
+        let now_claimed = open.iter().map(|lane| lane.stats.claimed()).sum();
+        if now_claimed != claimed || open.iter().any(|lane| lane.stats.in_flight() > 0) {
             claimed = now_claimed;
             quiet_since = Instant::now();
         }
@@ -44,7 +54,7 @@ pub async fn until_idle(
         if quiet_since.elapsed() < patience && !open.is_empty() {
             continue;
         }
-        match is_pending(log, &open).await {
+        match is_pending(log, &open, &ended).await {
             Ok(false) => return leave(&shut),
             // Somebody else is at it, or more has come: look again.
             Ok(true) => quiet_since = Instant::now(),
@@ -57,21 +67,21 @@ pub async fn until_idle(
     }
 }
 
-async fn is_pending(log: &Log, lanes: &[&(PipePlan, Arc<Stats>)]) -> outbox::Result<bool> {
+async fn is_pending(log: &Log, open: &[&Lane], ended: &[&Lane]) -> outbox::Result<bool> {
+    let is_of = |lane: &Lane, cursor: &CursorStatus| lane.pipe.name == cursor.cursor;
+    let is_meant = |cursor: &CursorStatus| {
+        // By name and not by number: somebody else may have split the log into more lanes than we have.
+        open.iter().any(|lane| is_of(lane, cursor))
+            && !ended.iter().any(|lane| is_of(lane, cursor) && lane.lane == cursor.lane)
+    };
     let cursors = log.admin().status().await?;
-    let is_meant = |name: &str| lanes.iter().any(|(pipe, _)| pipe.name == name);
-    Ok(cursors.iter().any(|cursor| is_meant(&cursor.cursor) && cursor.pending > 0))
+    Ok(cursors.iter().any(|cursor| is_meant(cursor) && cursor.pending > 0))
 }
 
-fn leave(shut: &[&(PipePlan, Arc<Stats>)]) -> Exit {
-    for (pipe, stats) in shut {
+fn leave(shut: &[&Lane]) -> Exit {
+    for Lane { pipe, stats, .. } in shut {
         let cause = stats.open_cause().map(|cause| cause.to_string()).unwrap_or_default();
         tracing::error!(pipe = pipe.name, sink = pipe.to, cause, "left for later: the sink is unavailable");
     }
     if shut.is_empty() { Exit::Ok } else { Exit::Sink }
-}
-
-fn is_busy(stats: &Stats) -> bool {
-    let settled = stats.delivered() + stats.retried() + stats.dead() + stats.behind() + stats.released();
-    settled < stats.claimed()
 }

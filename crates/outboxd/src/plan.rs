@@ -167,7 +167,7 @@ impl Checker<'_> {
             self.mistakes.note(
                 relay.place,
                 "relay.name: must have 1 to 200 bytes",
-                "leave it out for host:pid:random",
+                "leave it out for the name of the host",
             );
         }
         let relay = config.relay.map(|name| name.value);

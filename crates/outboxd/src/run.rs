@@ -3,7 +3,7 @@
 //! Sources are independent of each other, and so are pipes: what stops one for good is told once, and the
 //! others go on. What is only out of reach is waited for.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 use crate::backends::{self, Log};
 use crate::cli::args::RunArgs;
 use crate::mistake::did_you_mean;
-use crate::once;
+use crate::once::{self, Lane};
 use crate::plan::{PipePlan, Plan, SourcePlan, Target};
 use crate::trouble::{Exit, Trouble};
 
@@ -51,7 +51,7 @@ pub async fn run(plan: &Plan, args: &RunArgs) -> anyhow::Result<Exit> {
         }
     }
     let chosen: Vec<_> = chosen.into_iter().filter(|pipe| sinks.contains_key(&pipe.to)).collect();
-    let owner = plan.relay.clone().unwrap_or_else(owner_name);
+    let owner = owner_name(plan.relay.as_deref());
     let mut tasks = JoinSet::new();
     for name in chosen.iter().map(|pipe| &pipe.from).collect::<BTreeSet<_>>() {
         let source = Arc::new(plan.sources[name].clone());
@@ -112,13 +112,18 @@ fn listen(stop: CancellationToken) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Host, process and something random: two relays never take each other for themselves.
-fn owner_name() -> String {
+/// The configured name or the host, with process and something random: two relays never take each other for
+/// themselves, also when they share a configuration.
+fn owner_name(configured: Option<&str>) -> String {
+    let name = configured.map_or_else(host_name, str::to_owned);
+    format!("{name}:{}:{:08x}", std::process::id(), rand::random::<u32>())
+}
+
+fn host_name() -> String {
     let host = std::fs::read_to_string("/proc/sys/kernel/hostname").ok();
     let host = host.or_else(|| std::env::var("HOSTNAME").ok()).unwrap_or_default();
     let host = host.trim();
-    let host = if host.is_empty() { "localhost" } else { host };
-    format!("{host}:{}:{:08x}", std::process::id(), rand::random::<u32>())
+    if host.is_empty() { "localhost".to_owned() } else { host.to_owned() }
 }
 
 /// A source with the pipes that read from it.
@@ -149,12 +154,19 @@ impl SourceWorker {
             tokio::spawn(retain(self.source.clone(), log.clone(), age, stop.clone()));
         }
         let mut running = JoinSet::new();
-        let mut stats = Vec::new();
+        let (mut lanes, mut names) = (Vec::new(), HashMap::new());
         for (pipe, sink) in &self.pipes {
-            for cursor in log.cursors(pipe, &self.owner) {
-                let lane = build(pipe, cursor, sink.clone());
-                stats.push((pipe.clone(), lane.stats()));
-                running.spawn(run_pipe(pipe.clone(), self.source.clone(), lane, stop.clone()));
+            for (cursor, lane) in log.cursors(pipe, &self.owner).into_iter().zip(0..) {
+                let built = build(pipe, cursor, sink.clone());
+                let ended = CancellationToken::new();
+                lanes.push(Lane { pipe: pipe.clone(), lane, stats: built.stats(), ended: ended.clone() });
+                let run = run_pipe(pipe.clone(), self.source.clone(), built, stop.clone());
+                let task = running.spawn(async move {
+                    // Also by a panic.
+                    let _ended = ended.drop_guard();
+                    run.await
+                });
+                names.insert(task.id(), pipe.name.clone());
             }
         }
         let watched = stop.child_token();
@@ -162,14 +174,17 @@ impl SourceWorker {
             if !self.once {
                 return Exit::Ok;
             }
-            let exit = once::until_idle(&self.source, &log, &stats, &watched).await;
+            let exit = once::until_idle(&self.source, &log, &lanes, &watched).await;
             stop.cancel();
             exit
         };
         let finish = async {
             let mut worst = Exit::Ok;
             while let Some(ended) = running.join_next().await {
-                let exit = ended.unwrap_or(Exit::Failed);
+                let exit = ended.unwrap_or_else(|panic| {
+                    tracing::error!(pipe = names.get(&panic.id()), %panic, "a pipe ended by a bug");
+                    Exit::Failed
+                });
                 worst = if worst == Exit::Ok { exit } else { worst };
             }
             // Nothing is left to be watched.
@@ -274,5 +289,19 @@ async fn retain(source: Arc<SourcePlan>, log: Log, age: Duration, stop: Cancella
             () = stop.cancelled() => return,
             () = tokio::time::sleep(RETENTION_PAUSE) => {}
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn two_relays_with_one_configuration_have_two_names() {
+        let (one, two) = (owner_name(Some("relay-1")), owner_name(Some("relay-1")));
+        let start = format!("relay-1:{}:", std::process::id());
+        assert!(one.starts_with(&start) && two.starts_with(&start), "{one} {two}");
+        assert_ne!(one, two);
+        assert!(!owner_name(None).starts_with(':'));
     }
 }

@@ -160,11 +160,11 @@ async fn pending_by_lane(conn: &mut SqliteConnection, positions: &[i64]) -> sqlx
     Ok(pending)
 }
 
-/// Retries or skips what matches, in one statement; the keys of what was skipped go on.
+/// Retries or skips what matches, in one statement; then of each key the first goes on, and only that.
 async fn mend(tx: &mut SqliteConnection, filter: &Filter, repair: Repair) -> sqlx::Result<u64> {
     let mut query = QueryBuilder::new(match repair {
         Repair::Retry => {
-            "UPDATE outbox_parked SET state = 'waiting', attempts = 0,
+            "UPDATE outbox_parked SET state = 'waiting', holds = 1, attempts = 0,
                  due = CAST(unixepoch('now', 'subsec') * 1000 AS INTEGER)"
         }
         Repair::Skip => "DELETE FROM outbox_parked",
@@ -187,6 +187,10 @@ async fn mend(tx: &mut SqliteConnection, filter: &Filter, repair: Repair) -> sql
     }
     for (cursor, keys) in &touched {
         let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
+        if repair == Repair::Retry {
+            // What waited by itself after one that is dead and held nothing, now has one before it that goes first.
+            sql::demote(tx, cursor, &keys).await?;
+        }
         sql::promote(tx, cursor, &keys, now).await?;
     }
     Ok(u64::try_from(rows.len()).unwrap_or(u64::MAX))

@@ -16,6 +16,7 @@ mod result {
     pub(super) const CORRUPT: u32 = 11;
     pub(super) const FULL: u32 = 13;
     pub(super) const CANTOPEN: u32 = 14;
+    pub(super) const PROTOCOL: u32 = 15;
     pub(super) const CONSTRAINT: u32 = 19;
     pub(super) const AUTH: u32 = 23;
     pub(super) const NOTADB: u32 = 26;
@@ -50,6 +51,8 @@ fn judge(file: &str, code: u32, message: &str) -> (ErrorKind, String) {
         result::BUSY | result::LOCKED => {
             (ErrorKind::Busy, format!("{file} is locked by another writer for longer than the busy timeout"))
         }
+        // A race for the lock of the WAL, which SQLite gives up after some tries; a later one may win it.
+        result::PROTOCOL => (ErrorKind::Busy, format!("{file} is in too much use to begin a transaction")),
         result::FULL => {
             (ErrorKind::Busy, format!("no space left for {file}: nothing was written, free some disk space"))
         }
@@ -93,6 +96,7 @@ mod tests {
             (5, "database is locked", ErrorKind::Busy),
             (517, "database is locked", ErrorKind::Busy),
             (262, "database table is locked", ErrorKind::Busy),
+            (15, "locking protocol", ErrorKind::Busy),
             (13, "database or disk is full", ErrorKind::Busy),
             (778, "disk I/O error", ErrorKind::Unreachable),
             (8, "attempt to write a readonly database", ErrorKind::Denied),

@@ -13,6 +13,10 @@ use crate::error::Result;
 use crate::inbox::{Failure, Handler, Lent};
 use crate::message::{Message, MessageId};
 
+/// How long a function may take for one message, unless told otherwise. It has the only write lock of the database:
+/// while it hangs nobody else writes, and a lease in the same file (30 s) cannot be renewed.
+const TIMEOUT: Duration = Duration::from_secs(10);
+
 /// The ids that consumers have handled, in the database in which they handle them.
 #[derive(Debug, Clone)]
 pub struct Inbox {
@@ -25,13 +29,14 @@ impl Inbox {
         Self { pool }
     }
 
-    /// A sink that runs `function` once per message, in one transaction with the inbox.
+    /// A sink that runs `function` once per message, in one transaction with the inbox; with a time limit of 10 s
+    /// per message, because nobody else can write meanwhile.
     pub fn handler<F, Fut>(&self, consumer: impl Into<String>, function: F) -> Handler<Self, F>
     where
         F: Fn(Lent<Transaction<'static, Sqlite>>, Message) -> Fut + Send + Sync,
         Fut: Future<Output = Result<(), Failure>> + Send,
     {
-        Handler::new(Arc::new(self.clone()), consumer, function)
+        Handler::new(Arc::new(self.clone()), consumer, function).timeout(TIMEOUT)
     }
 }
 

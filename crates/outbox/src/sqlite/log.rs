@@ -33,6 +33,10 @@ const PARKED_PACE: Duration = Duration::from_millis(200);
 /// Pages of which nothing is in our lane, before a claim returns empty-handed.
 const FOREIGN_PAGES: usize = 16;
 
+/// The least that a page has where the log is split into lanes. A probe asks for one message, and sixteen pages of
+/// one row each would take it past sixteen foreign messages at a time.
+const LANE_PAGE: usize = 256;
+
 /// A pause that is not worth asking the database how long it should be.
 const SHORT_WAIT: Duration = Duration::from_millis(50);
 
@@ -267,8 +271,9 @@ impl Cursor {
         let (before, mut read) = (held.read, held.read);
         let mut batch = Batch::default();
         let mut conn = reader.pool.acquire().await?;
+        let page = if reader.lanes > 1 { limit.max(LANE_PAGE) } else { limit };
+        let wanted = i64::try_from(page).unwrap_or(i64::MAX);
         for _ in 0..FOREIGN_PAGES {
-            let wanted = i64::try_from(limit).unwrap_or(i64::MAX);
             let mut rows = sqlx::query(sql::PAGE).bind(read).bind(wanted).fetch(&mut *conn);
             let mut count = 0;
             while !batch.is_full(limit)

@@ -115,6 +115,20 @@ pub(super) async fn promote(
     Ok(())
 }
 
+/// Of these keys only the first that holds may be tried; what waited by itself after it, waits for it.
+pub(super) async fn demote(conn: &mut SqliteConnection, cursor: &str, keys: &[&str]) -> sqlx::Result<()> {
+    for chunk in keys.chunks(CHUNK) {
+        let mut query = with_keys(chunk);
+        query.push("UPDATE outbox_parked INDEXED BY outbox_parked_key SET state = 'behind'");
+        query.push(" WHERE state = 'waiting' AND cursor = ").push_bind(cursor);
+        query.push(" AND key IN (SELECT key FROM asked) AND EXISTS (SELECT 1 FROM outbox_parked e");
+        query.push(" WHERE e.cursor = outbox_parked.cursor AND e.key = outbox_parked.key");
+        query.push(" AND e.seq < outbox_parked.seq AND (e.state <> 'dead' OR e.holds = 1))");
+        query.build().execute(&mut *conn).await?;
+    }
+    Ok(())
+}
+
 /// `WITH asked(key) AS (VALUES (?), …)`. Bound one by one and not as a JSON array: SQLite cuts a JSON string at
 /// a NUL, and a key that is cut would be taken for another.
 fn with_keys(keys: &[&str]) -> QueryBuilder<Sqlite> {

@@ -6,6 +6,7 @@
 mod crash;
 #[cfg(all(feature = "postgres", feature = "rabbitmq"))]
 mod faults;
+mod handler;
 mod lines;
 mod lives;
 mod memory;

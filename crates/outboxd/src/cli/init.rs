@@ -1,7 +1,8 @@
 //! `init`: a configuration that runs at once.
 
-use std::fs::OpenOptions;
-use std::io::Write;
+use std::fs::{OpenOptions, Permissions};
+use std::io::{self, Write};
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 
 use super::args::InitArgs;
@@ -11,18 +12,14 @@ use crate::trouble::{Exit, Trouble};
 /// The commented example; a test holds it against the defaults.
 const EXAMPLE: &str = include_str!("../../assets/outboxd.toml");
 
+/// Passwords will be put into it, so nobody else may read it.
+const MODE: u32 = 0o600;
+
 /// Writes the example to where the configuration is looked for.
 pub fn init(args: &InitArgs, file: &Path, output: &mut Output) -> anyhow::Result<Exit> {
-    let mut options = OpenOptions::new();
-    if args.force {
-        options.write(true).create(true).truncate(true);
-    } else {
-        options.write(true).create_new(true);
-    }
-    let written = options.open(file).and_then(|mut file| file.write_all(EXAMPLE.as_bytes()));
-    if let Err(error) = written {
+    if let Err(error) = write(file, args.force) {
         let shown = file.display();
-        let trouble = if error.kind() == std::io::ErrorKind::AlreadyExists {
+        let trouble = if error.kind() == io::ErrorKind::AlreadyExists {
             Trouble::new(Exit::Failed, format!("{shown} exists already"), "overwrite it with --force")
         } else {
             Trouble::new(
@@ -41,4 +38,20 @@ pub fn init(args: &InitArgs, file: &Path, output: &mut Output) -> anyhow::Result
     output
         .note("next: outboxd migrate, then outboxd send --type order.created --data '{}', then outboxd run");
     Ok(Exit::Ok)
+}
+
+fn write(path: &Path, force: bool) -> io::Result<()> {
+    let mut options = OpenOptions::new();
+    options.write(true).mode(MODE);
+    if force {
+        options.create(true).truncate(true);
+    } else {
+        options.create_new(true);
+    }
+    let mut file = options.open(path)?;
+    // One that was there before has the mode that it had; what is no file has none that matters.
+    if force && file.metadata()?.is_file() {
+        file.set_permissions(Permissions::from_mode(MODE))?;
+    }
+    file.write_all(EXAMPLE.as_bytes())
 }

@@ -39,9 +39,17 @@ impl Output {
         writeln!(self.stdout, "{line}")
     }
 
-    /// Data as it is.
+    /// Text of our own, as it is.
     pub fn raw(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.stdout.write_all(bytes)
+    }
+
+    /// What an application wrote: as it is for files and other programs; a terminal gets what cannot steer it.
+    pub fn payload(&mut self, bytes: &[u8]) -> io::Result<()> {
+        if io::stdout().is_terminal() {
+            return self.stdout.write_all(printable_lines(bytes).as_bytes());
+        }
+        self.raw(bytes)
     }
 
     /// A value as JSON.
@@ -108,4 +116,22 @@ pub fn use_color(color: Color) -> bool {
 /// Without control characters: what an application wrote must not steer somebody's terminal.
 pub fn printable(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
+}
+
+/// The same for a text of several lines.
+fn printable_lines(bytes: &[u8]) -> String {
+    let text = String::from_utf8_lossy(bytes);
+    let lines = text.split('\n').map(|line| printable(line.strip_suffix('\r').unwrap_or(line)));
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_payload_keeps_its_lines_and_cannot_steer_a_terminal() {
+        let shown = printable_lines(b"{\r\n \"a\": 1\n}\x1b]0;title\x07\r\xff");
+        assert_eq!(shown, "{\n \"a\": 1\n}\u{fffd}]0;title\u{fffd}\u{fffd}\u{fffd}");
+    }
 }

@@ -83,8 +83,7 @@ fn print(source: &str, story: &Story, with_payload: bool, output: &mut Output) -
     }
     if with_payload {
         output.line("")?;
-        // As it is, for files and other programs; a terminal shows what it can.
-        output.raw(&message.payload)?;
+        output.payload(&message.payload)?;
         output.line("")?;
     }
     Ok(())

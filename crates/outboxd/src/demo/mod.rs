@@ -17,6 +17,7 @@ use outbox::lines::Lines;
 use outbox::policy::Backoff;
 use outbox::sqlite::Outbox;
 use outbox::{Pipe, Policy, Sink, Stats};
+use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
@@ -95,12 +96,13 @@ pub async fn run(args: DemoArgs) -> anyhow::Result<ExitCode> {
     shop::open(&outbox).await?;
     consumer::open(&outbox).await?;
 
+    let (closing, stop) = (CancellationToken::new(), CancellationToken::new());
+    listen(closing.clone())?;
     let seconds = args.seconds.unwrap_or(SECONDS);
     eprintln!("A shop writes orders and their events into {} for {seconds} s;", place.database().display());
     eprintln!(
         "three pipes carry them on: relay (to a file), inventory and mailer (handlers). Ctrl-C ends it sooner.\n"
     );
-    let (closing, stop) = (CancellationToken::new(), CancellationToken::new());
     let (ledger, mut pipes) = (Arc::new(Ledger::default()), JoinSet::new());
     let stats = start_pipes(&place, &outbox, &stop, &mut pipes)?;
     let shop = tokio::spawn(shop::trade(outbox.clone(), ledger.clone(), closing.clone()));
@@ -108,7 +110,7 @@ pub async fn run(args: DemoArgs) -> anyhow::Result<ExitCode> {
 
     tokio::select! {
         () = tokio::time::sleep(Duration::from_secs(seconds)) => {}
-        _ = tokio::signal::ctrl_c() => {}
+        () = closing.cancelled() => {}
     }
     closing.cancel();
     shop.await??;
@@ -125,6 +127,20 @@ pub async fn run(args: DemoArgs) -> anyhow::Result<ExitCode> {
         Format::Table => sum::print(&sum, &place)?,
     }
     Ok(if sum.is_right() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Ctrl-C closes the shop; once it is closed, by time or by hand, Ctrl-C leaves at once.
+fn listen(closing: CancellationToken) -> anyhow::Result<()> {
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    tokio::spawn(async move {
+        while interrupt.recv().await.is_some() {
+            if closing.is_cancelled() {
+                std::process::exit(Exit::Interrupted as i32);
+            }
+            closing.cancel();
+        }
+    });
+    Ok(())
 }
 
 fn start_pipes(

@@ -1,5 +1,9 @@
 //! What a newcomer meets.
 
+use std::time::{Duration, Instant};
+
+use sqlx::{Connection, SqliteConnection};
+
 use crate::program::Program;
 
 #[test]
@@ -31,4 +35,24 @@ fn the_demo_ends_by_itself_and_keeps_every_promise() {
 
     let again = program.run(&["demo", "--dir", "shop"]);
     assert!(again.only_error(1).0.contains("holds an earlier demo"), "{again:#?}");
+}
+
+#[tokio::test]
+async fn the_second_ctrl_c_leaves_the_demo_at_once() {
+    let program = Program::new();
+    let mut running = program.start(&["demo", "--seconds", "60", "--dir", "shop"]);
+    running.wait_for("Ctrl-C ends it sooner");
+    // With the database locked nothing can be caught up with.
+    let url = format!("sqlite:{}", program.path("shop/shop.db").display());
+    let mut lock = SqliteConnection::connect(&url).await.unwrap();
+    sqlx::query("PRAGMA busy_timeout = 20000").execute(&mut lock).await.unwrap();
+    sqlx::query("BEGIN IMMEDIATE").execute(&mut lock).await.unwrap();
+    running.signal("INT");
+    // Time to take note of it: two signals at the same moment may be one.
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    let pressed = Instant::now();
+    running.signal("INT");
+    let (code, said) = running.end();
+    assert_eq!(code, 130, "{said}");
+    assert!(pressed.elapsed() < Duration::from_secs(4), "{said}");
 }

@@ -1,13 +1,22 @@
 //! What the first ten minutes look like, and what each verb shows.
 
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt;
+
 use serde_json::json;
 
 use crate::program::{Program, RELAY};
+
+fn mode(program: &Program) -> u32 {
+    let file = std::fs::metadata(program.path("outboxd.toml")).unwrap();
+    file.permissions().mode() & 0o777
+}
 
 #[test]
 fn the_first_configuration_runs_as_it_is() {
     let program = Program::new();
     assert_eq!(program.ok(&["init"]), "wrote outboxd.toml\n");
+    assert_eq!(mode(&program), 0o600, "it will hold passwords");
     assert!(program.ok(&["validate"]).contains("is valid: 1 connection, 1 source, 1 sink, 1 pipe"));
     assert!(program.ok(&["migrate"]).contains("orders: applied"));
     assert_eq!(program.ok(&["migrate"]), "orders: up to date\n");
@@ -25,7 +34,9 @@ fn init_does_not_overwrite_unless_told() {
     let ran = program.run(&["init"]);
     assert_eq!(ran.only_error(1), ("outboxd.toml exists already", "overwrite it with --force"));
     assert_eq!(program.read("outboxd.toml"), "mine");
+    std::fs::set_permissions(program.path("outboxd.toml"), Permissions::from_mode(0o644)).unwrap();
     program.ok(&["init", "--force"]);
+    assert_eq!(mode(&program), 0o600);
     program.ok(&["validate"]);
 }
 

@@ -210,3 +210,15 @@ proptest! {
         });
     }
 }
+
+#[tokio::test]
+async fn a_probe_finds_its_message_behind_many_of_another_lane() {
+    let fresh = Fresh::new().await;
+    fresh.write("many", 0..1000).await;
+    for key in ["a", "b", "c", "d", "e", "f"] {
+        fresh.write(key, 0..1).await;
+    }
+    for lane in fresh.outbox.cursor("c").lanes(2) {
+        assert_eq!(lane.claim(1).await.unwrap().messages.len(), 1);
+    }
+}

@@ -3,6 +3,7 @@
 mod chaos;
 mod conformance;
 mod crowd;
+mod inbox;
 mod log;
 mod plain;
 
