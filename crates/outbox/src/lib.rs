@@ -91,7 +91,7 @@ pub use migration::Migration;
 pub use policy::{Policy, Verdict};
 pub use setup::Pipe;
 pub use sink::{Cause, Outcome, Rejection, Sink, code};
-pub use source::{Claim, Lease, Source};
+pub use source::{Claim, Lease, Source, Start};
 pub use stats::Stats;
 pub use template::Template;
 

@@ -81,6 +81,29 @@ impl From<String> for MessageId {
 /// Names and values that travel beside the payload.
 pub type Headers = BTreeMap<String, String>;
 
+/// Headers from a JSON object; values that are not strings become their JSON text. Nothing if it is no object.
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
+pub(crate) fn headers_from_json(json: &str) -> Option<Headers> {
+    if json == "{}" {
+        return Some(Headers::new());
+    }
+    if let Ok(headers) = serde_json::from_str(json) {
+        return Some(headers);
+    }
+    let members: serde_json::Map<String, serde_json::Value> = serde_json::from_str(json).ok()?;
+    let text = |value: serde_json::Value| match value {
+        serde_json::Value::String(text) => text,
+        other => other.to_string(),
+    };
+    Some(members.into_iter().map(|(name, value)| (name, text(value))).collect())
+}
+
+/// Headers as a JSON object.
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
+pub(crate) fn headers_to_json(headers: &Headers) -> String {
+    if headers.is_empty() { "{}".to_owned() } else { serde_json::json!(headers).to_string() }
+}
+
 /// One event: what happened, to what, and when.
 ///
 /// The payload is bytes and is never parsed, re-encoded or trimmed on its way.
@@ -258,6 +281,15 @@ mod tests {
         assert!(limits.check(&Message::new("a", "\0")).is_ok(), "a payload may be anything");
         assert!(limits.check(&Message::new("a", "").key("k\0")).unwrap_err().to_string().contains("NUL"));
         assert!(limits.check(&Message::new(" ", "")).unwrap_err().to_string().contains("has no type"));
+    }
+
+    #[test]
+    #[cfg(any(feature = "postgres", feature = "sqlite"))]
+    fn headers_written_by_others_may_hold_any_json() {
+        let headers = headers_from_json(r#"{"a": "x", "n": 3, "o": {"p": null}}"#).unwrap();
+        assert_eq!((&*headers["a"], &*headers["n"], &*headers["o"]), ("x", "3", r#"{"p":null}"#));
+        assert_eq!(headers_from_json("[1]"), None);
+        assert_eq!(headers_from_json(&headers_to_json(&headers)), Some(headers));
     }
 
     #[test]

@@ -77,6 +77,16 @@ impl<S: Source + ?Sized> Source for Arc<S> {
     }
 }
 
+/// Where a cursor begins that does not exist yet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Start {
+    /// At the oldest message that is kept.
+    #[default]
+    Beginning,
+    /// After what is committed now.
+    Now,
+}
+
 /// Messages that are ours until settled.
 pub struct Claim {
     /// The messages; those of one key in their order. The pipe moves them out to deliver them.

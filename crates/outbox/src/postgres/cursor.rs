@@ -18,20 +18,10 @@ use super::wake::Wake;
 use super::window::{Marks, Position};
 use crate::error::{Error, ErrorKind, Result};
 use crate::policy::Verdict;
-use crate::source::{Claim, Lease, Source};
+use crate::source::{Claim, Lease, Source, Start};
 
 /// Taking a cursor may mean to rebase it after a restore, which is the work of minutes on a large log.
 const TAKE_LIMIT: Duration = Duration::from_secs(600);
-
-/// Where a cursor begins that does not exist yet.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Start {
-    /// At the oldest message that is kept.
-    #[default]
-    Beginning,
-    /// After what is committed now.
-    Now,
-}
 
 /// What a cursor is, without what it is doing.
 #[derive(Debug, Clone)]

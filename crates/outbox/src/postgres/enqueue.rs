@@ -5,9 +5,9 @@ use uuid::Uuid;
 
 use super::Outbox;
 use super::error::classify;
-use super::row::{At, headers_json};
+use super::row::At;
 use crate::error::{Error, ErrorKind, Result};
-use crate::message::{Message, MessageId};
+use crate::message::{Message, MessageId, headers_to_json};
 
 const ENQUEUE: &str = "
     insert into outbox.messages (id, type, key, payload, content_type, headers, occurred_at)
@@ -40,7 +40,7 @@ impl Outbox {
             .bind(messages.iter().map(|message| message.key.as_deref()).collect::<Vec<_>>())
             .bind(messages.iter().map(|message| &*message.payload).collect::<Vec<_>>())
             .bind(each(|message| &message.content_type))
-            .bind(messages.iter().map(|message| headers_json(&message.headers)).collect::<Vec<_>>())
+            .bind(messages.iter().map(|message| headers_to_json(&message.headers)).collect::<Vec<_>>())
             .bind(messages.iter().map(|message| At(message.occurred_at)).collect::<Vec<_>>())
             // Unnamed: behind a pooler the next statement may meet another server, where a name is unknown or taken.
             .persistent(false)

@@ -8,14 +8,14 @@ use sqlx::{AssertSqlSafe, PgConnection, Postgres, Row, Transaction};
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
-use super::cursor::{Held, Identity, Start};
+use super::cursor::{Held, Identity};
 use super::error::classify;
 use super::lanes::{self, Share};
 use super::rebase;
 use super::window::{Marks, Position, Snapshot};
 use crate::error::{Error, ErrorKind, Result};
 use crate::failpoint;
-use crate::source::Lease;
+use crate::source::{Lease, Start};
 
 /// The mark is read before the update gives this transaction its id: see [`Marks`].
 const TAKE: &str = "

@@ -26,7 +26,8 @@ use std::time::Duration;
 use sqlx::postgres::{PgConnectOptions, PgPool, PgPoolOptions};
 use sqlx::{Connection, PgConnection};
 
-pub use cursor::{Cursor, Start};
+pub use crate::source::Start;
+pub use cursor::Cursor;
 pub use inbox::Inbox;
 pub use migrate::{migrations, script};
 

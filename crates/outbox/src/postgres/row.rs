@@ -7,7 +7,7 @@ use sqlx::postgres::{PgArgumentBuffer, PgHasArrayType, PgRow, PgTypeInfo, PgValu
 use sqlx::{Decode, Encode, Postgres, Row, Type};
 use uuid::Uuid;
 
-use crate::message::{Headers, Message};
+use crate::message::{Message, headers_from_json};
 
 /// A `timestamptz`: microseconds since the year 2000 on the wire.
 #[derive(Debug, Clone, Copy)]
@@ -62,44 +62,7 @@ pub(super) fn message(row: &PgRow) -> sqlx::Result<Message> {
         .content_type(row.try_get::<String, _>("content_type")?)
         .occurred_at(row.try_get::<At, _>("occurred_at")?.0);
     message.key = row.try_get("key")?;
-    message.headers = headers(row.try_get("headers")?);
+    message.headers = headers_from_json(row.try_get("headers")?).unwrap_or_default();
     message.attempts = u32::try_from(row.try_get::<i32, _>("attempts")?).unwrap_or(0);
     Ok(message)
-}
-
-/// Headers from JSON; values that are not strings become their JSON text.
-fn headers(json: &str) -> Headers {
-    if json == "{}" {
-        return Headers::new();
-    }
-    if let Ok(headers) = serde_json::from_str(json) {
-        return headers;
-    }
-    let members: serde_json::Map<String, serde_json::Value> = serde_json::from_str(json).unwrap_or_default();
-    let text = |value: serde_json::Value| match value {
-        serde_json::Value::String(text) => text,
-        other => other.to_string(),
-    };
-    members.into_iter().map(|(name, value)| (name, text(value))).collect()
-}
-
-/// Headers as JSON.
-pub(super) fn headers_json(headers: &Headers) -> String {
-    if headers.is_empty() {
-        return "{}".to_owned();
-    }
-    serde_json::to_string(headers).unwrap_or_else(|_| "{}".to_owned())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn headers_written_by_others_may_hold_any_json() {
-        let headers = headers(r#"{"a": "x", "n": 3, "o": {"p": null}}"#);
-        assert_eq!(headers["a"], "x");
-        assert_eq!(headers["n"], "3");
-        assert_eq!(headers["o"], r#"{"p":null}"#);
-    }
 }

@@ -13,9 +13,9 @@ use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
 use super::lane::{self, Seat};
-use super::log::{Reader, Start};
+use super::log::Reader;
 use crate::failpoint;
-use crate::source::Lease;
+use crate::source::{Lease, Start};
 
 /// What an owner knows of its cursor beyond what is in the row. Dropped when the cursor is lost or given back.
 #[derive(Debug)]

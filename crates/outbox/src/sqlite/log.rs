@@ -22,7 +22,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::failpoint;
 use crate::message::Message;
 use crate::policy::Verdict;
-use crate::source::{Claim, Source};
+use crate::source::{Claim, Source, Start};
 
 /// A claim takes no more messages once their payloads weigh so much: memory is bounded whatever they weigh.
 pub(super) const CLAIM_BYTES: usize = 4 * 1024 * 1024;
@@ -39,16 +39,6 @@ const LANE_PAGE: usize = 256;
 
 /// A pause that is not worth asking the database how long it should be.
 const SHORT_WAIT: Duration = Duration::from_millis(50);
-
-/// Where a cursor that does not exist yet begins.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Start {
-    /// With the first message that the log still has.
-    #[default]
-    Beginning,
-    /// With what is written from now on.
-    Now,
-}
 
 /// What a cursor is told by its user; the same for its whole life.
 #[derive(Debug, Clone)]

@@ -27,11 +27,13 @@ use sqlx::{QueryBuilder, Sqlite, SqliteConnection, SqlitePool};
 use tokio::time::Instant;
 
 pub use inbox::Inbox;
-pub use log::{Cursor, Start};
+pub use log::Cursor;
+
+pub use crate::source::Start;
 pub use migrate::{migrations, script};
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::message::{Limits, Message, MessageId};
+use crate::message::{Limits, Message, MessageId, headers_to_json};
 
 /// How long a statement waits for another writer. Far more than any of ours takes, so that only a writer that
 /// hangs shows as an error.
@@ -115,7 +117,7 @@ impl Outbox {
                     .push_bind(message.kind.clone())
                     .push_bind(message.key.clone())
                     .push_bind(message.content_type.clone())
-                    .push_bind(headers(message))
+                    .push_bind(headers_to_json(&message.headers))
                     .push_bind(message.occurred_at.to_string())
                     .push_bind(message.payload.to_vec());
             });
@@ -160,13 +162,6 @@ fn options(url: &str) -> Result<SqliteConnectOptions> {
         .busy_timeout(BUSY_TIMEOUT)
         // Rows are read ahead of us by the driver; with large payloads each of them counts.
         .row_buffer_size(32))
-}
-
-fn headers(message: &Message) -> String {
-    if message.headers.is_empty() {
-        return "{}".to_owned();
-    }
-    serde_json::json!(message.headers).to_string()
 }
 
 fn name(messages: &[Message]) -> String {
