@@ -19,10 +19,15 @@ pub(crate) const SHARED: &str = "OUTBOX_TESTBED_POSTGRES";
 
 const START: Duration = Duration::from_secs(90);
 
-/// Creates the cluster at the first start. It runs under the leash, so a killed test leaves no `initdb`.
+/// Creates the cluster at the first start, empty or as a standby of the server on port `primary`. It runs under the
+/// leash, so a killed test leaves no `initdb`.
 const RUN: &str = r#"
-bin=$1 folder=$2
-shift 2
+bin=$1 folder=$2 primary=$3
+shift 3
+if [ -n "$primary" ] && ! [ -s "$folder/PG_VERSION" ]; then
+    "$bin/pg_basebackup" --pgdata="$folder" --host=127.0.0.1 --port="$primary" --username=postgres \
+        --write-recovery-conf --checkpoint=fast --no-sync || exit
+fi
 [ -s "$folder/PG_VERSION" ] ||
     "$bin/initdb" --pgdata="$folder" --auth=trust --username=postgres --encoding=UTF8 --locale=C --no-sync ||
     exit
@@ -53,6 +58,8 @@ struct Place {
     folder: PathBuf,
     port: u16,
     settings: Vec<String>,
+    /// The port of the server that this one is a standby of.
+    primary: Option<u16>,
 }
 
 impl Postgres {
@@ -82,7 +89,23 @@ impl Postgres {
         blocking(move || Self::start_blocking(&settings)).await
     }
 
+    /// A standby that follows the server on this port of 127.0.0.1 (or a proxy to it) until it is promoted.
+    pub async fn standby_of(port: u16) -> Result<Self> {
+        blocking(move || Self::start_as(&[], Some(port))).await
+    }
+
+    /// Makes a standby a server of its own.
+    pub async fn promote(&self) -> Result<()> {
+        let mut connection = PgConnection::connect(&self.admin_url()).await?;
+        sqlx::raw_sql("select pg_promote()").execute(&mut connection).await?;
+        Ok(connection.close().await?)
+    }
+
     pub(crate) fn start_blocking(settings: &[String]) -> Result<Self> {
+        Self::start_as(settings, None)
+    }
+
+    fn start_as(settings: &[String], primary: Option<u16>) -> Result<Self> {
         let bin = bin()?;
         let folder = Folder::create(Owner::not_root()?)?;
         let place = Place {
@@ -90,6 +113,7 @@ impl Postgres {
             folder: folder.path().to_owned(),
             port: port::free()?,
             settings: settings.to_owned(),
+            primary,
         };
         let server = Server { leash: Mutex::new(None), folder: Some(folder), place };
         server.start()?;
@@ -103,6 +127,7 @@ impl Postgres {
             folder: folder.into(),
             port: port.parse().with_context(|| format!("{SHARED}={port}:…"))?,
             settings: Vec::new(),
+            primary: None,
         };
         Ok(Self { server: Arc::new(Server { leash: Mutex::new(None), folder: None, place }) })
     }
@@ -203,6 +228,7 @@ impl Place {
     fn command(&self) -> Command {
         let mut command = Command::new("sh");
         command.args(["-c", RUN, "testbed-postgres"]).arg(&self.bin).arg(self.folder.join("cluster"));
+        command.arg(self.primary.map(|port| port.to_string()).unwrap_or_default());
         let ours = [
             format!("port={}", self.port),
             format!("unix_socket_directories={}", self.folder.display()),

@@ -40,6 +40,7 @@ enum Order {
     Block(bool),
     Latency(Duration),
     CutAfter(Option<u64>),
+    Lead(SocketAddr),
 }
 
 /// Gets the number of connections that are open after an order.
@@ -128,6 +129,12 @@ impl Proxy {
         self.order(Order::Latency(latency));
     }
 
+    /// Leads new connections elsewhere, as an address does that moves to another server.
+    pub fn lead_to(&self, target: impl ToSocketAddrs) -> Result<()> {
+        self.order(Order::Lead(target.to_socket_addrs()?.next().context("the target has no address")?));
+        Ok(())
+    }
+
     /// Blocks for the moment until the proxy's thread has obeyed.
     #[track_caller]
     fn order(&self, order: Order) -> usize {
@@ -143,7 +150,7 @@ impl Proxy {
 
 async fn serve(
     listener: std::net::TcpListener,
-    target: SocketAddr,
+    mut target: SocketAddr,
     mut orders: mpsc::UnboundedReceiver<(Order, Answer)>,
 ) -> io::Result<()> {
     let address = listener.local_addr()?;
@@ -169,6 +176,7 @@ async fn serve(
                         Err(error) => obeyed = Err(error),
                     },
                     Order::Block(blocked) => rules.send_modify(|rules| rules.blocked = blocked),
+                    Order::Lead(elsewhere) => target = elsewhere,
                     Order::Latency(latency) => rules.send_modify(|rules| rules.latency = latency),
                     Order::CutAfter(bytes) => *allowance.lock().unwrap_or_else(PoisonError::into_inner) = bytes,
                 }
