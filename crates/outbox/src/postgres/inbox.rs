@@ -13,6 +13,11 @@ use crate::error::Result;
 use crate::inbox::{Failure, Handler, Lent};
 use crate::message::{Message, MessageId};
 
+/// With the first savepoint, and with a limit for silence: a consumer that is halted, or whose host is gone, would
+/// otherwise keep its ids locked, and whoever takes over would wait for them without end.
+const BEGIN: &str = "
+    begin; set local idle_in_transaction_session_timeout = '5min'; savepoint outbox_message";
+
 const RECORD: &str = "
     insert into outbox.inbox (consumer, message_id) select $1, unnest($2::text[])
     on conflict do nothing returning message_id";
@@ -51,10 +56,10 @@ impl crate::Inbox for Inbox {
     type Tx = Transaction<'static, Postgres>;
 
     async fn begin(&self) -> Result<Self::Tx> {
-        let failed = |error| classify(error, "opening the handler's transaction");
-        let mut tx = self.pool.begin().await.map_err(failed)?;
-        sqlx::raw_sql("savepoint outbox_message").execute(&mut *tx).await.map_err(failed)?;
-        Ok(tx)
+        self.pool
+            .begin_with(BEGIN)
+            .await
+            .map_err(|error| classify(error, "opening the handler's transaction"))
     }
 
     async fn record(&self, tx: &mut Self::Tx, consumer: &str, ids: &[&MessageId]) -> Result<Vec<bool>> {
