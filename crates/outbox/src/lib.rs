@@ -82,6 +82,7 @@ mod source;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
 mod stats;
+mod tell;
 pub mod template;
 
 pub use error::{Error, ErrorKind, Result};

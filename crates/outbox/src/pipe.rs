@@ -20,6 +20,7 @@ use crate::policy::{Backoff, Breaker, Change, Outage, Verdict};
 use crate::setup::{BUSY_PAUSE, Pipe};
 use crate::sink::{Cause, Outcome, code};
 use crate::source::{Claim, Source};
+use crate::tell;
 
 /// How long a source that fails is left alone.
 const SOURCE_BACKOFF: Backoff = Backoff { first: Duration::from_millis(100), most: Duration::from_secs(10) };
@@ -298,7 +299,7 @@ impl Run {
             } else {
                 self.pipe.policy.judge(&outcome, message.attempts, jitter)
             };
-            self.tell(&message.id, &message.kind, &verdict);
+            tell::verdict(&self.pipe.name, message, &verdict);
             self.lineup.decide(*ticket, message.key.as_deref(), verdict);
             if self.pipe.policy.outage == Outage::Wait {
                 let change = self.breaker.observe(&outcome, message.attempts, Instant::now(), jitter);
@@ -307,34 +308,13 @@ impl Run {
         }
     }
 
-    fn tell(&self, id: &crate::MessageId, kind: &str, verdict: &Verdict) {
-        let pipe = &self.pipe.name;
-        match verdict {
-            Verdict::Done | Verdict::Behind | Verdict::Released => {}
-            Verdict::Retry { after, attempts, cause } => {
-                tracing::debug!(pipe, %id, kind, attempts, ?after, %cause, "rejected; will be tried again");
-            }
-            Verdict::Dead { attempts, cause, .. } => {
-                tracing::warn!(pipe, %id, kind, attempts, %cause, "dead: set aside until a person decides");
-            }
-        }
-    }
-
     fn on_breaker(&mut self, change: Option<Change>) {
-        match change {
-            Some(Change::Opened { cause, wait }) => {
-                // Once per outage: the probes that follow say nothing new.
-                if self.pipe.stats.open_cause().is_none() {
-                    tracing::warn!(pipe = self.pipe.name, %cause, ?wait, "the sink is unavailable; nothing is charged");
-                }
-                self.pipe.stats.set_open_cause(Some(cause));
-            }
-            Some(Change::Closed) => {
-                tracing::info!(pipe = self.pipe.name, "the sink is back");
-                self.pipe.stats.set_open_cause(None);
-            }
-            None => {}
-        }
+        let Some(change) = change else { return };
+        tell::breaker(&self.pipe.name, &change, self.pipe.stats.open_cause().is_some());
+        self.pipe.stats.set_open_cause(match change {
+            Change::Opened { cause, .. } => Some(cause),
+            Change::Closed => None,
+        });
     }
 
     fn on_settled(&mut self, decided: Decided, result: Result<()>) -> Result<()> {
