@@ -92,6 +92,9 @@ pub(super) async fn acquire(identity: &Identity) -> Result<Option<Held>> {
     let mut tx = begin(identity).await.map_err(|error| classify(error, doing()))?;
     let mut taken = take(&mut tx, identity).await.map_err(|error| classify(error, doing()))?;
     if taken.is_none() && prepare(&mut tx, identity).await? {
+        // In a transaction of its own: this one has an id by now, and the mark of a take must be read before that.
+        tx.commit().await.map_err(|error| classify(error, doing()))?;
+        tx = begin(identity).await.map_err(|error| classify(error, doing()))?;
         taken = take(&mut tx, identity).await.map_err(|error| classify(error, doing()))?;
     }
     let Some(row) = taken else {

@@ -284,3 +284,54 @@ async fn c4_after_a_dump_and_restore_into_another_server_nothing_is_lost_or_twic
     stop.cancel();
     pipe.await.unwrap().unwrap();
 }
+
+/// The mark of a new cursor and a writer that begins at the same moment: one writer, so that no other transaction
+/// hides the mistake, and many cursors, each made at another moment of its transactions.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn c4_a_writer_that_begins_while_a_cursor_is_made_is_not_passed_over() {
+    let Some(log) = Log::new().await else { return };
+    let (writing, outbox) = (CancellationToken::new(), log.outbox.clone());
+    let (writer, ended) = (writing.clone(), writing.clone());
+    let writer = tokio::spawn(async move {
+        let _ended = ended.drop_guard();
+        while !writer.is_cancelled() {
+            let mut tx = outbox.pool().begin().await.unwrap();
+            outbox.enqueue(&mut tx, Message::new("t", "")).await.unwrap();
+            tokio::time::sleep(Duration::from_millis(3)).await;
+            tx.commit().await.unwrap();
+        }
+    });
+    let mut cursors = Vec::new();
+    for number in 0..150 {
+        let cursor = log.outbox.cursor(format!("c{number}"));
+        let mut came = HashSet::new();
+        // Two windows, at least: the second begins at the floor of the first.
+        for _ in 0..2 {
+            read_on(&cursor, &mut came).await;
+            tokio::time::sleep(Duration::from_millis(4)).await;
+        }
+        cursors.push((cursor, came));
+    }
+    writing.cancel();
+    writer.await.unwrap();
+    let rows =
+        sqlx::query("select id::text from outbox.messages").fetch_all(log.outbox.pool()).await.unwrap();
+    let written: HashSet<String> = rows.iter().map(|row| row.get(0)).collect();
+    for (cursor, mut came) in cursors {
+        read_on(&cursor, &mut came).await;
+        assert_eq!(written.difference(&came).count(), 0, "passed over, of {}", written.len());
+    }
+}
+
+/// Claims and settles until nothing is due.
+async fn read_on(cursor: &outbox::postgres::Cursor, came: &mut HashSet<String>) {
+    loop {
+        let claim = outbox::Source::claim(cursor, 1000).await.unwrap();
+        if claim.messages.is_empty() {
+            return;
+        }
+        let done = vec![outbox::Verdict::Done; claim.messages.len()];
+        outbox::Source::settle(cursor, &claim, &done).await.unwrap();
+        came.extend(claim.messages.iter().map(|message| message.id.to_string()));
+    }
+}
