@@ -12,13 +12,13 @@ use crate::sink::Cause;
 
 /// Sees and repairs an outbox: behind the command line, and later behind the dashboard.
 ///
-/// - **A1** `status` tells of every cursor: who owns it, how far behind it is, what is set aside.
-/// - **A2** `list` and `show` change nothing.
-/// - **A3** A retried message is due at once, with its attempts at zero; the later ones of its key still wait
+/// - **M1** `status` tells of every cursor: who owns it, how far behind it is, what is set aside.
+/// - **M2** `list` and `show` change nothing.
+/// - **M3** A retried message is due at once, with its attempts at zero; the later ones of its key still wait
 ///   for it.
-/// - **A4** A skipped message does not come again on that cursor, and its key goes on.
-/// - **A5** A replay repeats everything from its point on, in order, and loses nothing that was pending.
-/// - **A6** A purge removes only what every cursor has done and nobody has set aside, in bounded steps.
+/// - **M4** A skipped message does not come again on that cursor, and its key goes on.
+/// - **M5** A replay repeats everything from its point on, in order, and loses nothing that was pending.
+/// - **M6** A purge removes only what every cursor has done and nobody has set aside, in bounded steps.
 #[async_trait]
 pub trait Admin: Send + Sync {
     /// Every cursor as it stands.

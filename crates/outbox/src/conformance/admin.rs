@@ -24,14 +24,14 @@ pub trait AdminFixture: SourceFixture {
 macro_rules! admin_suite {
     ($fixture:expr) => {
         $crate::conformance_tests! { admin, $fixture,
-            a1_status_tells_of_every_cursor
-            a2_list_and_show_find_messages_and_change_nothing
-            a3_a_retried_message_is_due_at_once_and_its_key_still_waits
-            a3_what_stands_behind_another_dead_one_stays_there
-            a3_a_retried_message_goes_before_what_waits_by_itself
-            a4_a_skipped_message_does_not_come_again_and_its_key_goes_on
-            a5_a_replay_repeats_in_order_and_loses_nothing
-            a6_a_purge_removes_only_what_nobody_needs
+            m1_status_tells_of_every_cursor
+            m2_list_and_show_find_messages_and_change_nothing
+            m3_a_retried_message_is_due_at_once_and_its_key_still_waits
+            m3_what_stands_behind_another_dead_one_stays_there
+            m3_a_retried_message_goes_before_what_waits_by_itself
+            m4_a_skipped_message_does_not_come_again_and_its_key_goes_on
+            m5_a_replay_repeats_in_order_and_loses_nothing
+            m6_a_purge_removes_only_what_nobody_needs
         }
     };
 }
@@ -40,7 +40,7 @@ fn of(cursor: &str) -> Filter {
     Filter { cursor: Some(cursor.to_owned()), ..Filter::default() }
 }
 
-pub async fn a1_status_tells_of_every_cursor(fixture: &impl AdminFixture) {
+pub async fn m1_status_tells_of_every_cursor(fixture: &impl AdminFixture) {
     assert!(fixture.admin().status().await.unwrap().is_empty());
     let source = fixture.source("busy");
     fixture.enqueue(vec![named("1", "k"), named("2", "k"), named("3", "x"), named("4", "y")]).await;
@@ -59,7 +59,7 @@ pub async fn a1_status_tells_of_every_cursor(fixture: &impl AdminFixture) {
     assert!(fixture.admin().status().await.unwrap()[0].owner.is_none());
 }
 
-pub async fn a2_list_and_show_find_messages_and_change_nothing(fixture: &impl AdminFixture) {
+pub async fn m2_list_and_show_find_messages_and_change_nothing(fixture: &impl AdminFixture) {
     let admin = fixture.admin();
     let saga = named("1", "k").saga("s-7", "2");
     let mut other = named("2", "k");
@@ -96,7 +96,7 @@ pub async fn a2_list_and_show_find_messages_and_change_nothing(fixture: &impl Ad
     assert_eq!(names(&claim_some(&source, 10).await.unwrap().messages), ["3"], "nothing has moved");
 }
 
-pub async fn a3_a_retried_message_is_due_at_once_and_its_key_still_waits(fixture: &impl AdminFixture) {
+pub async fn m3_a_retried_message_is_due_at_once_and_its_key_still_waits(fixture: &impl AdminFixture) {
     fixture.enqueue(vec![named("1", "k"), named("2", "k")]).await;
     let source = fixture.source("c");
     let claim = claim_some(&source, 10).await.unwrap();
@@ -112,7 +112,7 @@ pub async fn a3_a_retried_message_is_due_at_once_and_its_key_still_waits(fixture
     assert_eq!(came[0].attempts, 0);
 }
 
-pub async fn a3_what_stands_behind_another_dead_one_stays_there(fixture: &impl AdminFixture) {
+pub async fn m3_what_stands_behind_another_dead_one_stays_there(fixture: &impl AdminFixture) {
     fixture.enqueue(vec![named("1", "k"), named("2", "k"), named("3", "k")]).await;
     let source = fixture.source("c");
     let claim = claim_some(&source, 10).await.unwrap();
@@ -126,7 +126,7 @@ pub async fn a3_what_stands_behind_another_dead_one_stays_there(fixture: &impl A
     assert_eq!(names(&drain(&source, 2).await), ["2", "3"]);
 }
 
-pub async fn a3_a_retried_message_goes_before_what_waits_by_itself(fixture: &impl AdminFixture) {
+pub async fn m3_a_retried_message_goes_before_what_waits_by_itself(fixture: &impl AdminFixture) {
     fixture.enqueue(vec![named("1", "k"), named("2", "k"), named("3", "k")]).await;
     let source = fixture.source("c");
     let claim = claim_some(&source, 10).await.unwrap();
@@ -144,7 +144,7 @@ pub async fn a3_a_retried_message_goes_before_what_waits_by_itself(fixture: &imp
     );
 }
 
-pub async fn a4_a_skipped_message_does_not_come_again_and_its_key_goes_on(fixture: &impl AdminFixture) {
+pub async fn m4_a_skipped_message_does_not_come_again_and_its_key_goes_on(fixture: &impl AdminFixture) {
     fixture.enqueue(vec![named("1", "k"), named("2", "k")]).await;
     let source = fixture.source("c");
     let claim = claim_some(&source, 10).await.unwrap();
@@ -160,7 +160,7 @@ pub async fn a4_a_skipped_message_does_not_come_again_and_its_key_goes_on(fixtur
     assert_eq!(admin.repair(&by_id, Repair::Skip, false).await.unwrap(), 0);
 }
 
-pub async fn a5_a_replay_repeats_in_order_and_loses_nothing(fixture: &impl AdminFixture) {
+pub async fn m5_a_replay_repeats_in_order_and_loses_nothing(fixture: &impl AdminFixture) {
     let messages: Vec<_> = (1..=5).map(|n| named(&n.to_string(), "k")).collect();
     let third = messages[2].id.clone();
     for message in messages {
@@ -186,7 +186,7 @@ pub async fn a5_a_replay_repeats_in_order_and_loses_nothing(fixture: &impl Admin
     assert_eq!(error.kind(), ErrorKind::NotFound);
 }
 
-pub async fn a6_a_purge_removes_only_what_nobody_needs(fixture: &impl AdminFixture) {
+pub async fn m6_a_purge_removes_only_what_nobody_needs(fixture: &impl AdminFixture) {
     let admin = fixture.admin();
     fixture.enqueue((0..10).map(|n| named(&n.to_string(), &n.to_string())).collect()).await;
     assert_eq!(admin.purge(Duration::ZERO, 100, false).await.unwrap(), 0, "nobody has read it");
