@@ -82,6 +82,7 @@ mod source;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
 mod stats;
+pub mod table;
 mod tell;
 pub mod template;
 
