@@ -38,7 +38,16 @@ pub trait Admin: Send + Sync {
 
     /// Removes one step (at most `step`) of what is done everywhere and older than `age`; tells how many.
     async fn purge(&self, age: Duration, step: u32, dry_run: bool) -> Result<u64>;
+
+    /// What went on lately; none if the outbox does not write down when a message was done. May be slow over a
+    /// large table, so it is told only when asked for.
+    async fn activity(&self) -> Result<Option<Activity>> {
+        Ok(None)
+    }
 }
+
+/// From so many attempts on a message counts as one with trouble.
+pub const TRIED_OFTEN: u32 = 3;
 
 /// Counting stops here: a status must stay cheap over any backlog.
 pub const COUNTED_AT_MOST: u64 = 10_000;
@@ -66,8 +75,22 @@ pub struct CursorStatus {
     pub behind: u64,
     /// Set aside until a person decides.
     pub dead: u64,
-    /// Done since the cursor exists.
-    pub delivered: u64,
+    /// Done since the cursor exists; none if nobody counts.
+    pub delivered: Option<u64>,
+}
+
+/// What went on in an outbox lately: which messages have trouble, and how fast the others go.
+///
+/// With the pending count of [`CursorStatus`] it answers what a team asks its table every day: how many wait,
+/// how many of them have failed again and again, what was done in the last hour, and how much per minute.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct Activity {
+    /// Not done, not given up, and tried [`TRIED_OFTEN`] times or more.
+    pub tried_often: u64,
+    /// Done in the last hour.
+    pub done_last_hour: u64,
+    /// Begin of a minute and how many were done in it: the last hour, newest first, without empty minutes.
+    pub by_minute: Vec<(Timestamp, u64)>,
 }
 
 /// Where a message stands on a cursor.

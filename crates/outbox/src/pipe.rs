@@ -252,7 +252,13 @@ impl Run {
             tracing::info!(pipe = self.pipe.name, "the source is back");
             self.source_failures = 0;
         }
-        let count = claim.messages.len();
+        let (count, skipped) = (claim.messages.len(), claim.skipped());
+        self.pipe.stats.add_skipped(skipped);
+        if count == 0 && skipped > 0 {
+            // There was work, and there may be more right behind it.
+            self.pause = BUSY_PAUSE;
+            return Ok(());
+        }
         if count == 0 {
             self.rest(self.pause);
             self.pause = (self.pause * 2).min(self.pipe.idle);
@@ -262,7 +268,7 @@ impl Run {
         self.pipe.stats.add_claimed(count);
         self.pause = BUSY_PAUSE;
         self.lineup.admit(number, claim);
-        if count < self.pipe.batch && self.breaker.is_closed() {
+        if count + skipped < self.pipe.batch && self.breaker.is_closed() {
             // The source had no more: let a few arrive, rather than ask for them one by one.
             self.rest(BUSY_PAUSE);
         }

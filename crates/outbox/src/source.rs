@@ -25,9 +25,10 @@ use crate::policy::Verdict;
 /// - **S4** A message settled as retry comes again when its delay is over, not before, with the attempts and
 ///   without any other change. A claim of messages that were set aside says so ([`Claim::of_set_aside`]).
 /// - **S5** A message settled as dead does not come again until a person asks for it. If it holds its key,
-///   later messages of the key are flagged as held ([`Claim::is_held`]); otherwise they are not.
+///   later messages of the key are flagged as held ([`Claim::is_held`]), or do not come at all until it is
+///   free; otherwise they come, and are not flagged.
 /// - **S6** A message settled as behind comes again, in order, after the earlier ones of its key are done;
-///   later messages of the key are flagged as held until then.
+///   until then later messages of the key are flagged as held, or do not come at all.
 /// - **S7** A message settled as released comes again at once, with its attempts unchanged and before later
 ///   messages of its key.
 /// - **S8** Messages of one key come in the order in which they were written.
@@ -93,6 +94,7 @@ pub struct Claim {
     pub messages: Vec<Message>,
     held: Vec<bool>,
     set_aside: bool,
+    skipped: usize,
     lease: Option<Lease>,
     token: Box<dyn Any + Send + Sync>,
 }
@@ -100,7 +102,7 @@ pub struct Claim {
 impl Claim {
     /// A claim; `token` is whatever the source needs to settle it.
     pub fn new(messages: Vec<Message>, token: impl Any + Send + Sync) -> Self {
-        Self { messages, held: Vec::new(), set_aside: false, lease: None, token: Box::new(token) }
+        Self { messages, held: Vec::new(), set_aside: false, skipped: 0, lease: None, token: Box::new(token) }
     }
 
     /// Nothing is due.
@@ -123,6 +125,16 @@ impl Claim {
         self
     }
 
+    /// Tells how many more the source took care of by itself while claiming, because they were handled before.
+    ///
+    /// They are not among the messages and get no verdict. A claim without messages is not settled, so what it
+    /// skipped must be written down already.
+    #[must_use]
+    pub fn with_skipped(mut self, skipped: usize) -> Self {
+        self.skipped = skipped;
+        self
+    }
+
     /// Bounds the claim in time: past the lease it may be somebody else's, and must not be delivered.
     #[must_use]
     pub fn with_lease(mut self, lease: Lease) -> Self {
@@ -138,6 +150,11 @@ impl Claim {
     /// Whether these messages were set aside before: nothing of their keys can be earlier.
     pub fn is_set_aside(&self) -> bool {
         self.set_aside
+    }
+
+    /// How many more the source took care of by itself, because they were handled before.
+    pub fn skipped(&self) -> usize {
+        self.skipped
     }
 
     /// When the claim may become somebody else's, as far as is known now.

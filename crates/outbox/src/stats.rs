@@ -15,6 +15,7 @@ pub struct Stats {
     dead: AtomicU64,
     behind: AtomicU64,
     released: AtomicU64,
+    skipped: AtomicU64,
     in_flight: AtomicU64,
     open_cause: Mutex<Option<Cause>>,
 }
@@ -50,6 +51,11 @@ impl Stats {
         self.released.load(Ordering::Relaxed)
     }
 
+    /// Messages that the source passed over, because they were handled before.
+    pub fn skipped(&self) -> u64 {
+        self.skipped.load(Ordering::Relaxed)
+    }
+
     /// Messages that are claimed and not settled yet.
     pub fn in_flight(&self) -> u64 {
         self.in_flight.load(Ordering::Relaxed)
@@ -63,6 +69,10 @@ impl Stats {
     pub(crate) fn add_claimed(&self, count: usize) {
         self.in_flight.fetch_add(count as u64, Ordering::Relaxed);
         self.claimed.fetch_add(count as u64, Ordering::Relaxed);
+    }
+
+    pub(crate) fn add_skipped(&self, count: usize) {
+        self.skipped.fetch_add(count as u64, Ordering::Relaxed);
     }
 
     /// What was claimed is lost or given back, and nobody will settle it.

@@ -45,7 +45,7 @@ pub async fn until_idle(source: &SourcePlan, log: &Log, lanes: &[Lane], stop: &C
         let (ended, running): (Vec<_>, Vec<_>) = lanes.iter().partition(|lane| lane.ended.is_cancelled());
         let (shut, open): (Vec<_>, Vec<_>) =
             running.into_iter().partition(|lane| lane.stats.open_cause().is_some());
-        let now_claimed = open.iter().map(|lane| lane.stats.claimed()).sum();
+        let now_claimed = open.iter().map(|lane| lane.stats.claimed() + lane.stats.skipped()).sum();
         if now_claimed != claimed || open.iter().any(|lane| lane.stats.in_flight() > 0) {
             claimed = now_claimed;
             quiet_since = Instant::now();

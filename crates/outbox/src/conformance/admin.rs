@@ -52,7 +52,8 @@ pub async fn m1_status_tells_of_every_cursor(fixture: &impl AdminFixture) {
     assert_eq!(status.len(), 1);
     let busy = &status[0];
     assert_eq!((busy.cursor.as_str(), busy.lane, busy.lanes), ("busy", 0, 1));
-    assert_eq!((busy.pending, busy.waiting, busy.behind, busy.dead, busy.delivered), (2, 1, 1, 1, 1));
+    assert_eq!((busy.pending, busy.waiting, busy.behind, busy.dead), (2, 1, 1, 1));
+    assert!(busy.delivered.is_none_or(|delivered| delivered == 1), "{:?}", busy.delivered);
     assert!(busy.owner.is_some() && busy.lease_until.is_some());
     assert!(busy.lag_seconds.is_some_and(|lag| (0.0..60.0).contains(&lag)), "{:?}", busy.lag_seconds);
     source.close().await.unwrap();

@@ -269,7 +269,7 @@ fn status(row: &PgRow) -> sqlx::Result<CursorStatus> {
         waiting: count(row, "waiting")?,
         behind: count(row, "behind")?,
         dead: count(row, "dead")?,
-        delivered: count(row, "delivered")?,
+        delivered: Some(count(row, "delivered")?),
     })
 }
 

@@ -132,7 +132,7 @@ fn cursor_status(row: &SqliteRow, pending: Pending, now: i64) -> sqlx::Result<Cu
         waiting: count("waiting")?,
         behind: count("behind")?,
         dead: count("dead")?,
-        delivered: count("delivered")?,
+        delivered: Some(count("delivered")?),
     })
 }
 

@@ -4,6 +4,7 @@
 
 #[cfg(all(feature = "failpoints", feature = "postgres", feature = "rabbitmq", feature = "sqlite"))]
 mod crash;
+mod cycle;
 #[cfg(all(feature = "postgres", feature = "rabbitmq"))]
 mod faults;
 mod handler;

@@ -37,7 +37,7 @@ pub(crate) fn payloads(messages: &[Message]) -> Vec<String> {
 /// A pipe that runs in the background.
 pub(crate) struct Running {
     stop: CancellationToken,
-    stats: Arc<Stats>,
+    pub(crate) stats: Arc<Stats>,
     task: JoinHandle<Result<()>>,
 }
 

@@ -111,7 +111,7 @@ fn to_cells(row: &Row, now: Timestamp) -> Vec<String> {
         counted(cursor.waiting),
         counted(cursor.behind),
         counted(cursor.dead),
-        cursor.delivered.to_string(),
+        cursor.delivered.map_or("-".to_owned(), |count| count.to_string()),
     ]
 }
 

@@ -60,7 +60,7 @@ async fn eight_writers_and_a_relay_lose_nothing_and_keep_order() {
         assert!(payloads.is_sorted(), "key {key}: {payloads:?}");
     }
     let status = fresh.outbox.status().await.unwrap();
-    assert_eq!((status[0].pending, status[0].delivered), (0, u64::try_from(written).unwrap()));
+    assert_eq!((status[0].pending, status[0].delivered), (0, u64::try_from(written).ok()));
     assert_eq!(status[0].owner, None, "closed");
 }
 
@@ -162,7 +162,7 @@ async fn another_number_of_lanes_loses_nothing_and_waits_until_the_old_ones_are_
     assert_eq!(came.len(), 18, "what was set aside went to its new lane");
     assert_eq!(came.iter().collect::<HashSet<_>>().len(), 18, "{came:?}");
     let status = fresh.outbox.status().await.unwrap();
-    assert_eq!(status.iter().map(|lane| lane.delivered).sum::<u64>(), 20);
+    assert_eq!(status.iter().map(|lane| lane.delivered.unwrap()).sum::<u64>(), 20);
 }
 
 #[tokio::test]
