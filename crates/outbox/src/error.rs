@@ -22,6 +22,8 @@ pub enum ErrorKind {
     Denied,
     /// Our tables are not there, or not as this version needs them.
     NotMigrated,
+    /// A table that was brought along is not as its mapping says.
+    Mapping,
     /// A claim is no longer ours: its lease ran out or somebody took over.
     Lost,
     /// A message breaks a limit or a rule, and was not written.
@@ -46,6 +48,9 @@ impl ErrorKind {
             Self::Denied => "check user, password and grants",
             Self::NotMigrated => {
                 "run `outboxd migrate`, or apply the output of `outboxd migrate --print` yourself"
+            }
+            Self::Mapping => {
+                "change the mapping in the configuration, or the table; `outboxd doctor` tells what it finds"
             }
             Self::Lost => {
                 "another relay took over; nothing to do unless it happens often (then raise `lease`)"

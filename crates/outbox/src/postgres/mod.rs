@@ -4,6 +4,7 @@
 //! statement of ours runs inside a transaction, so all of it works behind a pooler in transaction mode.
 
 mod admin;
+mod connect;
 mod cursor;
 mod enqueue;
 mod error;
@@ -16,28 +17,24 @@ mod rebase;
 mod replay;
 mod row;
 mod settle;
+mod table;
 mod wake;
 mod window;
 
-use std::str::FromStr;
 use std::sync::Arc;
-use std::time::Duration;
 
-use sqlx::postgres::{PgConnectOptions, PgPool, PgPoolOptions};
-use sqlx::{Connection, PgConnection};
+use sqlx::postgres::{PgPool, PgPoolOptions};
 
 pub use crate::source::Start;
 pub use cursor::Cursor;
 pub use inbox::Inbox;
 pub use migrate::{migrations, script};
+pub use table::Table;
 
 use wake::Wake;
 
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::Result;
 use crate::message::Limits;
-
-/// How long a connection may take to come about.
-const CONNECT: Duration = Duration::from_secs(10);
 
 /// An outbox in PostgreSQL: write to it, read it, see after it.
 #[derive(Debug, Clone)]
@@ -50,23 +47,12 @@ pub struct Outbox {
 impl Outbox {
     /// Connects with a pool of its own, fit for a pooler in between.
     pub async fn connect(url: &str) -> Result<Self> {
-        let options = PgConnectOptions::from_str(url)
-            .map_err(|error| {
-                Error::new(ErrorKind::Config, "the address of the PostgreSQL database cannot be read")
-                    .caused_by(error)
-            })?
-            .application_name("outboxd")
-            // A pooler hands the next statement to another server, which does not know what was prepared.
-            .statement_cache_capacity(0)
-            .extra_float_digits(None);
-        let place = format!("{}:{}", options.get_host(), options.get_port());
-        let failed = |error| error::classify(error, format_args!("connecting to PostgreSQL at {place}"));
-        // A pool would try again for a while and then only say that it took too long; this says why.
-        let first = tokio::time::timeout(CONNECT, PgConnection::connect_with(&options)).await;
-        let first = first.map_err(|_| failed(sqlx::Error::PoolTimedOut))?.map_err(failed)?;
-        first.close().await.map_err(failed)?;
-        let pool =
-            PgPoolOptions::new().max_connections(8).acquire_timeout(CONNECT).connect_lazy_with(options);
+        let options = connect::options(url)?;
+        connect::try_once(&options).await?;
+        let pool = PgPoolOptions::new()
+            .max_connections(8)
+            .acquire_timeout(connect::LIMIT)
+            .connect_lazy_with(options);
         Ok(Self::new(pool))
     }
 

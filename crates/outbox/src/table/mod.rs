@@ -3,12 +3,28 @@
 //! A [`Draft`] is a mapping as it is written; checked, it is a [`Mapping`]. The backends (`postgres::Table`,
 //! `mysql::Table`) check it against the catalogue and read it as a [`Source`](crate::Source).
 
+#[cfg(any(feature = "postgres", feature = "mysql"))]
+mod aside;
+mod catalog;
 mod condition;
 mod draft;
+#[cfg(any(feature = "postgres", feature = "mysql"))]
+pub(crate) mod driver;
 mod mapping;
 mod name;
+#[cfg(any(feature = "postgres", feature = "mysql"))]
+mod row;
+#[cfg(any(feature = "postgres", feature = "mysql"))]
+mod settle;
+#[cfg(any(feature = "postgres", feature = "mysql"))]
+pub(crate) mod source;
+#[cfg(any(feature = "postgres", feature = "mysql"))]
+pub(crate) mod sql;
 
+pub use catalog::{Column, Layout, Type};
 pub use condition::{Assignment, Condition, Operator, Value, parse_assignments};
 pub use draft::{Draft, Flaw, STAMP_TIMEOUT};
 pub use mapping::{ClaimBy, Done, Mapping, Origin, Processed, Tables};
 pub use name::{Dialect, Field, NAME_HELP, Name, TableName};
+#[cfg(any(feature = "postgres", feature = "mysql"))]
+pub use source::Reading;

@@ -19,3 +19,5 @@ mod rabbitmq;
 #[cfg(feature = "sqlite")]
 mod sqlite;
 mod streak;
+#[cfg(feature = "postgres")]
+mod table;

@@ -1,0 +1,134 @@
+//! What a mapped table needs, in PostgreSQL.
+
+use std::fmt::Display;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use sqlx::postgres::{PgArguments, PgPool, PgRow};
+use sqlx::query::Query;
+use sqlx::{AssertSqlSafe, Postgres, Row, Transaction, ValueRef};
+
+use super::holder::Holder;
+use crate::error::{Error, ErrorKind, Result};
+use crate::postgres::error;
+use crate::table::Layout;
+use crate::table::driver::{Driver, Ownership, Stamping};
+use crate::table::sql::{Cells, Param, Sql};
+
+/// Turns a driver's error into ours. What is missing is missing in somebody's table, not in ours.
+pub(super) fn classify(error: sqlx::Error, doing: impl Display) -> Error {
+    let state = match &error {
+        sqlx::Error::Database(database) => database.code().map(|code| code.into_owned()).unwrap_or_default(),
+        _ => String::new(),
+    };
+    match state.as_str() {
+        // No such table, column, function, schema; a wrong type.
+        "42P01" | "42703" | "42883" | "3F000" | "42804" => {
+            Error::new(ErrorKind::Mapping, "the table is not as the mapping says")
+                .caused_by(error)
+                .while_doing(doing)
+        }
+        _ => error::classify(error, doing),
+    }
+}
+
+pub(crate) struct PgDriver {
+    pool: PgPool,
+    holder: Option<Holder>,
+}
+
+impl PgDriver {
+    pub(super) fn new(pool: PgPool, holder: Option<Holder>) -> Self {
+        Self { pool, holder }
+    }
+}
+
+/// The statement with its values.
+fn query(sql: &Sql) -> Query<'_, Postgres, PgArguments> {
+    let mut query = sqlx::query(AssertSqlSafe(sql.text.as_str())).persistent(false);
+    for param in &sql.params {
+        query = match param {
+            Param::Int(value) => query.bind(value),
+            Param::Text(value) => query.bind(value),
+            Param::Texts(values) => query.bind(values),
+            Param::Ints(values) => query.bind(values),
+        };
+    }
+    query
+}
+
+fn cells(row: &PgRow) -> sqlx::Result<Cells> {
+    (0..row.len())
+        .map(|at| {
+            let value = row.try_get_raw(at)?;
+            if value.is_null() {
+                return Ok(None);
+            }
+            let bytes = value.as_bytes().map_err(sqlx::Error::Decode)?;
+            Ok(Some(bytes.to_vec()))
+        })
+        .collect()
+}
+
+#[async_trait]
+impl Driver for PgDriver {
+    type Tx = Transaction<'static, Postgres>;
+
+    async fn begin(&self, hold: Option<Duration>) -> Result<Self::Tx> {
+        let begun = match hold {
+            None => self.pool.begin().await,
+            Some(hold) => {
+                // A process that is halted keeps its connection, and with it the rows that it has locked.
+                let limit = hold.as_millis().clamp(1, 2_000_000_000);
+                let statements = format!("begin; set local idle_in_transaction_session_timeout = {limit}");
+                self.pool.begin_with(AssertSqlSafe(statements)).await
+            }
+        };
+        begun.map_err(|error| classify(error, "beginning a transaction"))
+    }
+
+    async fn fetch(&self, tx: &mut Self::Tx, sql: &Sql) -> Result<Vec<Cells>> {
+        let rows = query(sql).fetch_all(&mut **tx).await;
+        let cells = rows.and_then(|rows| rows.iter().map(cells).collect());
+        cells.map_err(|error| classify(error, "reading the table"))
+    }
+
+    async fn execute(&self, tx: &mut Self::Tx, sql: &Sql) -> Result<u64> {
+        let done = query(sql).execute(&mut **tx).await;
+        done.map(|done| done.rows_affected()).map_err(|error| classify(error, "writing to the table"))
+    }
+
+    async fn commit(&self, tx: Self::Tx) -> Result<()> {
+        tx.commit().await.map_err(|error| classify(error, "committing to the table"))
+    }
+
+    async fn roll_back(&self, tx: Self::Tx) {
+        // If that fails the connection is gone, and with it the transaction.
+        let _ = tx.rollback().await;
+    }
+
+    async fn stamp(&self, tx: &mut Self::Tx, layout: &Layout, stamping: Stamping<'_>) -> Result<Vec<Cells>> {
+        let Stamping { limit, lane, except, column } = stamping;
+        self.fetch(tx, &layout.claim_by_stamp(limit, lane, except, column)).await
+    }
+
+    async fn own(&self, shard: u32, idle: bool) -> Result<Ownership> {
+        match &self.holder {
+            Some(holder) => holder.own(shard, idle).await,
+            None => Ok(Ownership::Ours),
+        }
+    }
+
+    async fn enter(&self, tx: &mut Self::Tx, shard: u32) -> Result<bool> {
+        match &self.holder {
+            Some(holder) => holder.enter(tx, shard).await,
+            None => Ok(true),
+        }
+    }
+
+    async fn disown(&self, shard: u32) {
+        if let Some(holder) = &self.holder {
+            holder.disown(shard).await;
+        }
+    }
+}

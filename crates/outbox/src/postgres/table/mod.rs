@@ -1,0 +1,84 @@
+//! A table that exists already, in PostgreSQL.
+
+mod catalog;
+mod driver;
+mod holder;
+
+use std::sync::Arc;
+
+use sqlx::postgres::{PgConnectOptions, PgPool, PgPoolOptions};
+
+use super::connect;
+use crate::error::Result;
+use crate::source::Source;
+use crate::table::source::{Shard, TableSource};
+use crate::table::sql::Lane;
+use crate::table::{Layout, Mapping, Reading};
+use driver::PgDriver;
+use holder::{Holder, Place};
+
+/// A mapped table, or several of one shape.
+#[derive(Debug, Clone)]
+pub struct Table {
+    options: PgConnectOptions,
+    pool: PgPool,
+    mapping: Arc<Mapping>,
+    tables: Vec<(Arc<Layout>, u32)>,
+}
+
+impl Table {
+    /// Connects, and checks the mapping against the tables that are there; everything that does not fit is told at
+    /// once.
+    pub async fn connect(url: &str, mapping: Mapping) -> Result<Self> {
+        let options = connect::options(url)?;
+        connect::try_once(&options).await?;
+        let pool = pool(&options, 4);
+        let mapping = Arc::new(mapping);
+        let tables = catalog::find(&pool, &mapping).await?;
+        Ok(Self { options, pool, mapping, tables })
+    }
+
+    /// The mapping.
+    pub fn mapping(&self) -> &Mapping {
+        &self.mapping
+    }
+
+    /// The tables, each checked.
+    pub fn layouts(&self) -> impl Iterator<Item = &Arc<Layout>> {
+        self.tables.iter().map(|(layout, _)| layout)
+    }
+
+    /// A source for every table and lane, each to be read by a pipe of its own.
+    ///
+    /// Under key order, with several of them, or with a lock in the mapping, each has one owner at a time, by an
+    /// advisory lock of a session; otherwise any number of relays share the rows by what is locked or stamped.
+    pub fn sources(&self, reading: &Reading) -> Vec<Arc<dyn Source>> {
+        let lanes = reading.lanes.max(1);
+        let mut shards = Vec::new();
+        let mut places = Vec::new();
+        for (layout, oid) in &self.tables {
+            for number in 0..lanes {
+                let lane = Lane { number, of: lanes };
+                shards.push(Shard { number: shards.len() as u32, layout: layout.clone(), lane });
+                places.push(Place { oid: *oid, lane: number });
+            }
+        }
+        let ordered = reading.ordered && self.mapping.key.is_some();
+        let owned = ordered || shards.len() > 1 || self.mapping.lock.is_some();
+        let holder =
+            owned.then(|| Holder::new(&self.options, &reading.owner, self.mapping.lock, places, lanes));
+        let connections = shards.len() as u32 * (reading.depth + 1) + 1;
+        let driver = Arc::new(PgDriver::new(pool(&self.options, connections), holder));
+        let source = |shard| {
+            Arc::new(TableSource::new(driver.clone(), shard, reading.clone(), owned)) as Arc<dyn Source>
+        };
+        shards.into_iter().map(source).collect()
+    }
+}
+
+fn pool(options: &PgConnectOptions, connections: u32) -> PgPool {
+    PgPoolOptions::new()
+        .max_connections(connections)
+        .acquire_timeout(connect::LIMIT)
+        .connect_lazy_with(options.clone())
+}

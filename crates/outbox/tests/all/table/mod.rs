@@ -1,0 +1,4 @@
+//! Tables that somebody else made: the suite on each database and each way to claim, and what only they promise.
+
+mod fixture;
+mod postgres;

@@ -1,0 +1,11 @@
+//! PostgreSQL.
+
+use super::fixture::{Tables, draft, stamped};
+
+mod by_lock {
+    outbox::source_suite!(super::Tables::new(super::draft));
+}
+
+mod by_stamp {
+    outbox::source_suite!(super::Tables::new(super::stamped));
+}
