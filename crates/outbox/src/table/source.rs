@@ -200,11 +200,8 @@ impl<D: Driver> TableSource<D> {
 
     /// Rows that were set aside, or stamped, by whoever had this shard before.
     fn remember(&self, rows: &[Cells]) {
-        let ours: HashSet<String> = self
-            .open_claims()
-            .iter()
-            .flat_map(|claim| claim.taken.iter().map(|taken| taken.id.clone()))
-            .collect();
+        let ours: HashSet<String> =
+            self.open().iter().flat_map(|claim| claim.taken.iter().map(|taken| taken.id.clone())).collect();
         let now = Instant::now();
         let mut aside = self.aside();
         for cells in rows {
