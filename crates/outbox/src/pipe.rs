@@ -84,7 +84,7 @@ struct Run {
 impl Run {
     fn new(pipe: Pipe) -> Self {
         Self {
-            lineup: Lineup::new(pipe.policy.order),
+            lineup: Lineup::new(pipe.policy.order, pipe.group),
             breaker: Breaker::new(&pipe.policy),
             intake: None,
             claiming: false,
