@@ -101,6 +101,9 @@ impl Lineup {
     pub(crate) fn admit(&mut self, number: u64, mut claim: Claim) {
         let messages: Vec<_> = std::mem::take(&mut claim.messages).into_iter().map(Some).collect();
         let count = messages.len();
+        if self.order == Order::None {
+            claim.give_up_order();
+        }
         self.open.push_back(Open { number, claim, messages, verdicts: vec![None; count], undecided: count });
         for index in 0..count {
             self.line_up(Ticket { claim: number, index });

@@ -20,3 +20,4 @@ mod rabbitmq;
 #[cfg(feature = "sqlite")]
 mod sqlite;
 mod streak;
+mod unordered;
