@@ -76,6 +76,7 @@ pub mod policy;
 pub mod postgres;
 #[cfg(feature = "rabbitmq")]
 pub mod rabbitmq;
+mod ready;
 mod setup;
 mod sink;
 mod source;
@@ -91,6 +92,7 @@ pub use inbox::{Failure, Handler, Inbox, Lent};
 pub use message::{Headers, Limits, Message, MessageId, header};
 pub use migration::Migration;
 pub use policy::{Policy, Verdict};
+pub use ready::Group;
 pub use setup::Pipe;
 pub use sink::{Cause, Outcome, Rejection, Sink, code};
 pub use source::{Claim, Lease, Source, Start};

@@ -10,6 +10,7 @@ use tokio::time::Instant;
 
 use crate::message::Message;
 use crate::policy::{Order, Verdict};
+use crate::ready::{Group, Ready};
 use crate::source::Claim;
 
 /// A place in the lineup: which claim, which message of it.
@@ -79,18 +80,18 @@ impl KeyLine {
 pub(crate) struct Lineup {
     order: Order,
     open: VecDeque<Open>,
-    ready: VecDeque<Ticket>,
+    ready: Ready,
     keys: HashMap<String, KeyLine>,
     /// Bars of settled claims, with their keys, until they concern nobody any more.
     lifting: VecDeque<(Bar, Vec<String>)>,
 }
 
 impl Lineup {
-    pub(crate) fn new(order: Order) -> Self {
+    pub(crate) fn new(order: Order, group: Group) -> Self {
         Self {
             order,
             open: VecDeque::new(),
-            ready: VecDeque::new(),
+            ready: Ready::new(group),
             keys: HashMap::new(),
             lifting: VecDeque::new(),
         }
@@ -100,6 +101,9 @@ impl Lineup {
     pub(crate) fn admit(&mut self, number: u64, mut claim: Claim) {
         let messages: Vec<_> = std::mem::take(&mut claim.messages).into_iter().map(Some).collect();
         let count = messages.len();
+        if self.order == Order::None {
+            claim.give_up_order();
+        }
         self.open.push_back(Open { number, claim, messages, verdicts: vec![None; count], undecided: count });
         for index in 0..count {
             self.line_up(Ticket { claim: number, index });
@@ -108,9 +112,10 @@ impl Lineup {
 
     fn line_up(&mut self, ticket: Ticket) {
         let Some(open) = self.open.back() else { return };
-        let key = match &open.messages[ticket.index] {
-            Some(Message { key: Some(key), .. }) if self.order == Order::Key => key,
-            _ => return self.ready.push_back(ticket),
+        let Some(message) = &open.messages[ticket.index] else { return };
+        let key = match &message.key {
+            Some(key) if self.order == Order::Key => key,
+            _ => return self.ready.push(message, ticket),
         };
         let (held, first) = (open.claim.is_held(ticket.index), open.claim.is_set_aside());
         if !self.keys.contains_key(key) {
@@ -124,18 +129,17 @@ impl Lineup {
             line.waiting.push_back(ticket);
         } else {
             line.out = true;
-            self.ready.push_back(ticket);
+            self.ready.push(message, ticket);
         }
     }
 
-    /// Up to `most` messages that may go out now.
+    /// Up to `most` messages that may go out now, and together.
     pub(crate) fn next_batch(&mut self, most: usize) -> Option<Batch> {
-        let count = self.ready.len().min(most);
-        if count == 0 {
+        let tickets = self.ready.next(most);
+        if tickets.is_empty() {
             return None;
         }
-        let tickets: Vec<_> = self.ready.drain(..count).collect();
-        let mut messages = Vec::with_capacity(count);
+        let mut messages = Vec::with_capacity(tickets.len());
         for ticket in &tickets {
             messages.extend(self.slot(*ticket).and_then(|open| open.messages[ticket.index].take()));
         }
@@ -155,7 +159,9 @@ impl Lineup {
         if goes_on {
             if let Some(next) = line.waiting.pop_front() {
                 line.out = true;
-                self.ready.push_back(next);
+                if let Some(message) = waiting_at(&self.open, next) {
+                    self.ready.push(message, next);
+                }
             } else if let Some(key) = key
                 && line.is_idle()
             {
@@ -172,7 +178,7 @@ impl Lineup {
 
     /// Decides everything that is not out as released: nothing more shall go out now.
     pub(crate) fn release(&mut self) {
-        for ticket in std::mem::take(&mut self.ready) {
+        for ticket in self.ready.take() {
             let key = self.slot(ticket).and_then(|open| open.messages[ticket.index].as_ref()?.key.clone());
             self.decide(ticket, key.as_deref(), Verdict::Released);
         }
@@ -223,7 +229,7 @@ impl Lineup {
 
     /// Forgets everything: the claims are lost.
     pub(crate) fn clear(&mut self) {
-        *self = Self::new(self.order);
+        *self = Self::new(self.order, self.ready.group());
     }
 
     /// Claims that are not taken out as decided.
@@ -242,10 +248,8 @@ impl Lineup {
     }
 
     fn slot(&mut self, ticket: Ticket) -> Option<&mut Open> {
-        let first = self.open.front()?.number;
-        // Numbers have gaps (empty claims are not admitted), so this is a search, over a handful of claims.
-        let from = usize::try_from(ticket.claim.checked_sub(first)?).ok()?.min(self.open.len() - 1);
-        self.open.range_mut(..=from).rev().find(|open| open.number == ticket.claim)
+        let place = place_of(&self.open, ticket)?;
+        self.open.get_mut(place)
     }
 
     /// Tells whether the ticket was good: one from before `clear` has no place any more.
@@ -258,123 +262,19 @@ impl Lineup {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use std::time::Duration;
-
-    use super::*;
-    use crate::sink::{Cause, code};
-
-    fn claim(keys: &[&str]) -> Claim {
-        let messages = keys.iter().map(|key| {
-            let message = Message::new("t", "");
-            if key.is_empty() { message } else { message.key(key) }
-        });
-        Claim::new(messages.collect(), ())
-    }
-
-    fn retry() -> Verdict {
-        Verdict::Retry { after: Duration::ZERO, attempts: 1, cause: Cause::new(code::HANDLER, "") }
-    }
-
-    fn keys(batch: &Batch) -> Vec<&str> {
-        batch.messages.iter().map(|message| message.key.as_deref().unwrap_or("")).collect()
-    }
-
-    fn decide_all(lineup: &mut Lineup, batch: &Batch, verdict: &Verdict) {
-        for (ticket, message) in batch.tickets.iter().zip(&batch.messages) {
-            lineup.decide(*ticket, message.key.as_deref(), verdict.clone());
-        }
-    }
-
-    #[test]
-    fn one_of_a_key_is_out_and_other_keys_go_on() {
-        let mut lineup = Lineup::new(Order::Key);
-        lineup.admit(1, claim(&["a", "a", "b", "", ""]));
-        let first = lineup.next_batch(10).unwrap();
-        assert_eq!(keys(&first), ["a", "b", "", ""]);
-        assert!(lineup.next_batch(10).is_none());
-        decide_all(&mut lineup, &first, &Verdict::Done);
-        let second = lineup.next_batch(10).unwrap();
-        assert_eq!(keys(&second), ["a"]);
-        assert!(lineup.take_decided().is_none());
-        decide_all(&mut lineup, &second, &Verdict::Done);
-        assert_eq!(lineup.take_decided().unwrap().verdicts, vec![Verdict::Done; 5]);
-        lineup.settled(1, 1, false);
-        assert!(lineup.keys.is_empty());
-    }
-
-    #[test]
-    fn without_order_everything_goes_at_once() {
-        let mut lineup = Lineup::new(Order::None);
-        lineup.admit(1, claim(&["a", "a"]).with_held(vec![true, false]));
-        assert_eq!(lineup.next_batch(10).unwrap().messages.len(), 2);
-    }
-
-    #[test]
-    fn what_follows_a_failure_stays_behind_across_claims_until_the_source_knows() {
-        let mut lineup = Lineup::new(Order::Key);
-        lineup.admit(1, claim(&["a", "a"]));
-        lineup.admit(2, claim(&["a", "b"]));
-        let batch = lineup.next_batch(10).unwrap();
-        assert_eq!(keys(&batch), ["a", "b"]);
-        lineup.decide(batch.tickets[0], Some("a"), retry());
-        let decided = lineup.take_decided().unwrap();
-        assert_eq!(decided.verdicts, [retry(), Verdict::Behind]);
-        // Claim 3 was begun before claim 1 was settled: the source could not flag its message.
-        lineup.settled(1, 3, true);
-        lineup.admit(3, claim(&["a"]));
-        lineup.decide(batch.tickets[1], Some("b"), Verdict::Done);
-        assert_eq!(lineup.take_decided().unwrap().verdicts, [Verdict::Behind, Verdict::Done]);
-        lineup.settled(2, 4, true);
-        // The first comes again; nothing of its key can be earlier, so no bar is for it.
-        lineup.admit(4, claim(&["a"]).of_set_aside());
-        assert!(lineup.next_batch(1).is_some());
-        assert_eq!(lineup.take_decided().unwrap().verdicts, [Verdict::Behind]);
-        lineup.settled(3, 4, false);
-        // Claim 5 was begun after all of that was settled: from here on the source flags.
-        lineup.admit(5, claim(&["b"]));
-        assert!(lineup.next_batch(1).is_some());
-    }
-
-    #[test]
-    fn a_held_message_bars_its_key_for_what_is_in_the_pipe_already() {
-        let mut lineup = Lineup::new(Order::Key);
-        lineup.admit(1, claim(&["a"]).with_held(vec![true]));
-        lineup.admit(2, claim(&["a"]));
-        assert!(lineup.next_batch(10).is_none());
-        assert_eq!(lineup.take_decided().unwrap().verdicts, [Verdict::Behind]);
-    }
-
-    #[test]
-    fn a_dead_message_that_does_not_hold_lets_the_next_go() {
-        let mut lineup = Lineup::new(Order::Key);
-        lineup.admit(1, claim(&["a", "a"]));
-        let batch = lineup.next_batch(10).unwrap();
-        let dead = Verdict::Dead { attempts: 1, cause: Cause::new(code::HANDLER, ""), holds: false };
-        lineup.decide(batch.tickets[0], Some("a"), dead);
-        assert!(lineup.next_batch(10).is_some());
-    }
-
-    #[test]
-    fn release_decides_what_is_not_out_and_what_waits_behind_it() {
-        let mut lineup = Lineup::new(Order::Key);
-        lineup.admit(1, claim(&["a", "a", "b", "b", ""]));
-        let batch = lineup.next_batch(1).unwrap();
-        lineup.release();
-        assert!(lineup.next_batch(10).is_none());
-        lineup.decide(batch.tickets[0], Some("a"), Verdict::Released);
-        assert_eq!(lineup.take_decided().unwrap().verdicts, vec![Verdict::Released; 5]);
-    }
-
-    #[test]
-    fn tickets_from_before_a_clear_do_nothing() {
-        let mut lineup = Lineup::new(Order::Key);
-        lineup.admit(1, claim(&["a"]));
-        let batch = lineup.next_batch(1).unwrap();
-        lineup.clear();
-        lineup.admit(2, claim(&["a"]));
-        lineup.decide(batch.tickets[0], Some("a"), Verdict::Done);
-        assert!(lineup.take_decided().is_none());
-    }
+/// Where the claim of a ticket is, if it is still there.
+fn place_of(claims: &VecDeque<Open>, ticket: Ticket) -> Option<usize> {
+    let first = claims.front()?.number;
+    // Numbers have gaps (empty claims are not admitted), so this is a search, over a handful of claims.
+    let from = usize::try_from(ticket.claim.checked_sub(first)?).ok()?.min(claims.len() - 1);
+    (0..=from).rev().find(|place| claims[*place].number == ticket.claim)
 }
+
+/// The message of a ticket that has not gone out.
+fn waiting_at(claims: &VecDeque<Open>, ticket: Ticket) -> Option<&Message> {
+    claims[place_of(claims, ticket)?].messages[ticket.index].as_ref()
+}
+
+#[cfg(test)]
+#[path = "lineup_tests.rs"]
+mod tests;

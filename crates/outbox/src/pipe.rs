@@ -20,7 +20,7 @@ use crate::policy::{Backoff, Breaker, Change, Outage, Verdict};
 use crate::setup::{BUSY_PAUSE, Pipe};
 use crate::sink::{Cause, Outcome, code};
 use crate::source::{Claim, Source};
-use crate::tell;
+use crate::tell::{self, Cycle};
 
 /// How long a source that fails is left alone.
 const SOURCE_BACKOFF: Backoff = Backoff { first: Duration::from_millis(100), most: Duration::from_secs(10) };
@@ -78,12 +78,13 @@ struct Run {
     pause: Duration,
     source_failures: u32,
     stopping: bool,
+    cycle: Cycle,
 }
 
 impl Run {
     fn new(pipe: Pipe) -> Self {
         Self {
-            lineup: Lineup::new(pipe.policy.order),
+            lineup: Lineup::new(pipe.policy.order, pipe.group),
             breaker: Breaker::new(&pipe.policy),
             intake: None,
             claiming: false,
@@ -95,6 +96,7 @@ impl Run {
             pause: BUSY_PAUSE,
             source_failures: 0,
             stopping: false,
+            cycle: Cycle::new(&pipe.name, pipe.stats.clone()),
             pipe,
         }
     }
@@ -115,6 +117,7 @@ impl Run {
             if self.stopping && self.is_through() {
                 return Ok(());
             }
+            let cycle_end = self.cycle.look();
             tokio::select! {
                 biased;
                 () = stop.cancelled(), if !self.stopping => {
@@ -136,6 +139,7 @@ impl Run {
                 intake = next(&mut self.intake) => self.on_intake(intake)?,
                 // Nothing else may wake us while the source and the sink are silent.
                 () = until(self.lineup.expires_at()) => {}
+                () = until(cycle_end) => {}
                 () = until(self.breaker.probe_at()), if self.is_through() && !self.stopping => {
                     self.breaker.start_probe();
                 }
@@ -254,19 +258,18 @@ impl Run {
         }
         let (count, skipped) = (claim.messages.len(), claim.skipped());
         self.pipe.stats.add_skipped(skipped);
-        if count == 0 && skipped > 0 {
-            // There was work, and there may be more right behind it.
-            self.pause = BUSY_PAUSE;
-            return Ok(());
-        }
-        if count == 0 {
+        if count + skipped == 0 {
             self.rest(self.pause);
             self.pause = (self.pause * 2).min(self.pipe.idle);
             return Ok(());
         }
+        self.pause = BUSY_PAUSE;
+        if count == 0 {
+            // To skip was work, and there may be more right behind it.
+            return Ok(());
+        }
         failpoint::pass("claimed");
         self.pipe.stats.add_claimed(count);
-        self.pause = BUSY_PAUSE;
         self.lineup.admit(number, claim);
         if count + skipped < self.pipe.batch && self.breaker.is_closed() {
             // The source had no more: let a few arrive, rather than ask for them one by one.

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::policy::Policy;
+use crate::ready::Group;
 use crate::sink::Sink;
 use crate::source::Source;
 use crate::stats::Stats;
@@ -20,6 +21,7 @@ pub struct Pipe {
     pub(crate) batch: usize,
     pub(crate) depth: usize,
     pub(crate) concurrency: usize,
+    pub(crate) group: Group,
     pub(crate) idle: Duration,
     pub(crate) drain: Duration,
     pub(crate) jitter: Box<dyn FnMut() -> f64 + Send>,
@@ -37,6 +39,7 @@ impl Pipe {
             batch: 500,
             depth: 4,
             concurrency: 4,
+            group: Group::None,
             idle: Duration::from_millis(500),
             drain: Duration::from_secs(30),
             jitter: Box::new(rand::random::<f64>),
@@ -76,6 +79,13 @@ impl Pipe {
     #[must_use]
     pub fn concurrency(mut self, concurrency: usize) -> Self {
         self.concurrency = concurrency.max(1);
+        self
+    }
+
+    /// Sets which messages may go together in one delivery (any).
+    #[must_use]
+    pub fn group(mut self, group: Group) -> Self {
+        self.group = group;
         self
     }
 

@@ -30,7 +30,7 @@ use crate::policy::Verdict;
 /// - **S6** A message settled as behind comes again, in order, after the earlier ones of its key are done;
 ///   until then later messages of the key are flagged as held, or do not come at all.
 /// - **S7** A message settled as released comes again at once, with its attempts unchanged and before later
-///   messages of its key.
+///   messages of its key. If the pipe keeps no order ([`Claim::is_ordered`]), it does not wait for an earlier one.
 /// - **S8** Messages of one key come in the order in which they were written.
 /// - **S9** A settle is written as a whole or not at all, and repeating it (because its outcome was unknown)
 ///   changes nothing more.
@@ -95,6 +95,7 @@ pub struct Claim {
     held: Vec<bool>,
     set_aside: bool,
     skipped: usize,
+    ordered: bool,
     lease: Option<Lease>,
     token: Box<dyn Any + Send + Sync>,
 }
@@ -102,7 +103,15 @@ pub struct Claim {
 impl Claim {
     /// A claim; `token` is whatever the source needs to settle it.
     pub fn new(messages: Vec<Message>, token: impl Any + Send + Sync) -> Self {
-        Self { messages, held: Vec::new(), set_aside: false, skipped: 0, lease: None, token: Box::new(token) }
+        Self {
+            messages,
+            held: Vec::new(),
+            set_aside: false,
+            skipped: 0,
+            ordered: true,
+            lease: None,
+            token: Box::new(token),
+        }
     }
 
     /// Nothing is due.
@@ -135,6 +144,11 @@ impl Claim {
         self
     }
 
+    /// Says that the messages of a key do not wait for each other.
+    pub(crate) fn give_up_order(&mut self) {
+        self.ordered = false;
+    }
+
     /// Bounds the claim in time: past the lease it may be somebody else's, and must not be delivered.
     #[must_use]
     pub fn with_lease(mut self, lease: Lease) -> Self {
@@ -155,6 +169,11 @@ impl Claim {
     /// How many more the source took care of by itself, because they were handled before.
     pub fn skipped(&self) -> usize {
         self.skipped
+    }
+
+    /// Whether messages of a key wait for each other, as the pipe that claimed them has it.
+    pub fn is_ordered(&self) -> bool {
+        self.ordered
     }
 
     /// When the claim may become somebody else's, as far as is known now.

@@ -1,7 +1,19 @@
 //! What the log says of a running pipe: what a person may have to act on, once, and never a payload.
 
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
 use crate::message::Message;
 use crate::policy::{Change, Verdict};
+use crate::stats::Stats;
+
+/// While work goes on without a break, this is a cycle.
+const LONG_CYCLE: Duration = Duration::from_secs(5);
+
+/// Messages that trickle in make no more lines than this.
+const BETWEEN_CYCLES: Duration = Duration::from_secs(1);
 
 /// What was decided about a message, unless it went well or has to do with another one.
 pub(crate) fn verdict(pipe: &str, message: &Message, verdict: &Verdict) {
@@ -25,5 +37,84 @@ pub(crate) fn breaker(pipe: &str, change: &Change, was_open: bool) {
         }
         Change::Opened { .. } => {}
         Change::Closed => tracing::info!(pipe, "the sink is back"),
+    }
+}
+
+/// One line per cycle: how many were delivered, failed, were skipped.
+///
+/// A cycle ends when something was worked off and nothing is in flight any more. An idle pipe says nothing. What
+/// is left to tell when the pipe ends, however it does, is told then.
+#[derive(Debug)]
+pub(crate) struct Cycle {
+    pipe: String,
+    stats: Arc<Stats>,
+    told: Work,
+    told_at: Option<Instant>,
+    /// Since when there is something to tell.
+    since: Option<Instant>,
+}
+
+/// What was worked off since the pipe was started.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+struct Work {
+    delivered: u64,
+    failed: u64,
+    skipped: u64,
+}
+
+impl Cycle {
+    pub(crate) fn new(pipe: &str, stats: Arc<Stats>) -> Self {
+        let told = Work::of(&stats);
+        Self { pipe: pipe.to_owned(), stats, told, told_at: None, since: None }
+    }
+
+    /// Tells of the cycle if it is over, or else when to look again.
+    pub(crate) fn look(&mut self) -> Option<Instant> {
+        if Work::of(&self.stats) == self.told {
+            return None;
+        }
+        let now = Instant::now();
+        let since = *self.since.get_or_insert(now);
+        let end = if self.stats.in_flight() > 0 {
+            since + LONG_CYCLE
+        } else {
+            self.told_at.map_or(since, |told_at| since.max(told_at + BETWEEN_CYCLES))
+        };
+        if now < end {
+            return Some(end);
+        }
+        self.tell();
+        self.told_at = Some(now);
+        None
+    }
+
+    fn tell(&mut self) {
+        let work = Work::of(&self.stats);
+        let Work { delivered, failed, skipped } = work.since(self.told);
+        tracing::info!(pipe = self.pipe, delivered, failed, skipped, "cycle");
+        (self.told, self.since) = (work, None);
+    }
+}
+
+impl Drop for Cycle {
+    fn drop(&mut self) {
+        if Work::of(&self.stats) != self.told {
+            self.tell();
+        }
+    }
+}
+
+impl Work {
+    fn of(stats: &Stats) -> Self {
+        let failed = stats.retried() + stats.dead();
+        Self { delivered: stats.delivered(), failed, skipped: stats.skipped() }
+    }
+
+    fn since(self, earlier: Self) -> Self {
+        Self {
+            delivered: self.delivered - earlier.delivered,
+            failed: self.failed - earlier.failed,
+            skipped: self.skipped - earlier.skipped,
+        }
     }
 }

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use crate::mistake::At;
 use crate::options::{
-    ExchangeKind, ExchangeOptions, LEVELS, LogFormat, LogOptions, ON_DEAD_WORDS, ORDER_WORDS, OUTAGE_WORDS,
-    PipeOptions, QueueKind, QueueOptions, SourceOptions, Start, Topology,
+    ExchangeKind, ExchangeOptions, GROUP_WORDS, LEVELS, LogFormat, LogOptions, ON_DEAD_WORDS, ORDER_WORDS,
+    OUTAGE_WORDS, PipeOptions, QueueKind, QueueOptions, SourceOptions, Start, Topology,
 };
 use crate::reader::Section;
 use crate::secret::Secret;
@@ -299,6 +299,7 @@ fn read_pipe(name: At<String>, section: Section<'_>) -> PipeConfig {
     section.count("batch", 1..=10_000, &mut options.batch);
     section.count("depth", 1..=64, &mut options.depth);
     section.count("concurrency", 1..=1_024, &mut options.concurrency);
+    section.choice("group", &GROUP_WORDS, &mut options.group);
     section.count("lanes", 1..=256, &mut options.lanes);
     section.duration("lease", secs(1)..=minutes(60), &mut options.lease);
     section.duration("poll", millis(1)..=minutes(10), &mut options.poll);

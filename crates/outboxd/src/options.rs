@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use outbox::policy::{OnDead, Order, Outage};
-use outbox::{Limits, Policy};
+use outbox::{Group, Limits, Policy};
 
 /// How a log is kept.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -139,6 +139,9 @@ pub const ON_DEAD_WORDS: [(&str, OnDead); 2] = [("hold", OnDead::Hold), ("skip",
 /// The words for [`Outage`] in the configuration.
 pub const OUTAGE_WORDS: [(&str, Outage); 2] = [("wait", Outage::Wait), ("count", Outage::Count)];
 
+/// The words for [`Group`] in the configuration.
+pub const GROUP_WORDS: [(&str, Group); 2] = [("none", Group::None), ("type", Group::Type)];
+
 /// The word for a value.
 pub fn word<T: Copy + PartialEq>(words: &[(&'static str, T)], value: T) -> &'static str {
     words.iter().find(|(_, other)| *other == value).map_or("", |(word, _)| word)
@@ -155,6 +158,8 @@ pub struct PipeOptions {
     pub depth: u32,
     /// Deliveries at a time.
     pub concurrency: u32,
+    /// Which messages go together in one delivery.
+    pub group: Group,
     /// Cursors that share the log by hash of the key.
     pub lanes: u32,
     /// How long a cursor stays ours without a sign of life.
@@ -174,6 +179,7 @@ impl Default for PipeOptions {
             batch: 500,
             depth: 4,
             concurrency: 4,
+            group: Group::None,
             lanes: 1,
             lease: Duration::from_secs(30),
             poll: Duration::from_millis(500),

@@ -231,6 +231,7 @@ fn build(plan: &PipePlan, cursor: Arc<dyn outbox::Source>, sink: Arc<dyn Sink>) 
         .batch(options.batch as usize)
         .depth(options.depth as usize)
         .concurrency(options.concurrency as usize)
+        .group(options.group)
         .idle(options.poll)
         .drain(options.drain)
 }

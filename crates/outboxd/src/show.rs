@@ -5,8 +5,8 @@
 use serde_json::{Map, Value, json};
 
 use crate::options::{
-    ExchangeKind, LEVELS, LogFormat, ON_DEAD_WORDS, ORDER_WORDS, OUTAGE_WORDS, QueueKind, Start, Topology,
-    word,
+    ExchangeKind, GROUP_WORDS, LEVELS, LogFormat, ON_DEAD_WORDS, ORDER_WORDS, OUTAGE_WORDS, QueueKind, Start,
+    Topology, word,
 };
 use crate::plan::{PipePlan, Plan, SinkPlan, SourcePlan, Target};
 use crate::quantity::{show_duration, show_size};
@@ -84,6 +84,7 @@ fn show_pipe(pipe: &PipePlan) -> Value {
         "batch": options.batch,
         "depth": options.depth,
         "concurrency": options.concurrency,
+        "group": word(&GROUP_WORDS, options.group),
         "lanes": options.lanes,
         "lease": show_duration(options.lease),
         "poll": show_duration(options.poll),

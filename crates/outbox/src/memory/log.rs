@@ -172,8 +172,9 @@ impl CursorState {
         }
     }
 
-    fn park(&mut self, place: usize, key: Option<String>, attempts: u32, verdict: &Verdict) {
+    fn park(&mut self, place: usize, key: Option<String>, ordered: bool, verdict: &Verdict) {
         let now = Instant::now();
+        let attempts = self.parked.get(&place).map_or(0, |parked| parked.attempts);
         let (state, attempts) = match verdict {
             Verdict::Done => {
                 self.parked.remove(&place);
@@ -185,7 +186,7 @@ impl CursorState {
             Verdict::Released => match self.parked.get(&place).map(|parked| parked.state) {
                 // It still is what it was.
                 Some(state) => (state, attempts),
-                None if self.is_held(key.as_deref()) => (State::Behind, attempts),
+                None if ordered && self.is_held(key.as_deref()) => (State::Behind, attempts),
                 None => (State::Waiting { due: now }, attempts),
             },
         };
@@ -250,8 +251,7 @@ impl Source for Cursor {
         };
         for (index, verdict) in verdicts.iter().enumerate().take(count) {
             let place = token.places[index];
-            let attempts = cursor.parked.get(&place).map_or(0, |parked| parked.attempts);
-            cursor.park(place, token.keys[index].clone(), attempts, verdict);
+            cursor.park(place, token.keys[index].clone(), claim.is_ordered(), verdict);
         }
         if let Some(after) = token.page_after {
             cursor.done = after + count;

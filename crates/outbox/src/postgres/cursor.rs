@@ -252,7 +252,8 @@ impl Source for Cursor {
             let Some(held) = state.as_mut().filter(|held| held.epoch == token.epoch) else {
                 return Err(lost(&self.identity));
             };
-            let result = super::settle::settle(&self.identity, held, token, verdicts).await;
+            let result =
+                super::settle::settle(&self.identity, held, token, claim.is_ordered(), verdicts).await;
             if matches!(&result, Err(error) if error.kind() == ErrorKind::Lost) {
                 self.let_go(&mut state);
             }

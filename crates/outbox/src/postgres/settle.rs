@@ -60,6 +60,8 @@ const PROMOTE: &str = "
 /// What a settle does to `outbox.parked`.
 #[derive(Debug, Default)]
 struct Changes {
+    /// Whether messages of a key wait for each other.
+    ordered: bool,
     seqs: Vec<i64>,
     keys: Vec<Option<String>>,
     attempts: Vec<i32>,
@@ -100,7 +102,7 @@ impl Changes {
             // It still is what it was.
             Verdict::Released if was_parked => return,
             // The first of its key is promoted below; the others wait for it.
-            Verdict::Released if place.key.is_some() => "behind",
+            Verdict::Released if place.key.is_some() && self.ordered => "behind",
             Verdict::Released => "waiting",
         };
         self.seqs.push(place.seq);
@@ -162,6 +164,7 @@ pub(super) async fn settle(
     identity: &Identity,
     held: &mut Held,
     token: &Token,
+    ordered: bool,
     verdicts: &[Verdict],
 ) -> Result<()> {
     if token.number <= held.settled {
@@ -173,7 +176,7 @@ pub(super) async fn settle(
     };
     let position = position(held, token, count);
     let was_parked = token.page.is_none();
-    let mut changes = Changes::default();
+    let mut changes = Changes { ordered, ..Changes::default() };
     for (place, verdict) in token.rows.iter().zip(verdicts).take(count) {
         changes.add(place, was_parked, verdict);
     }

@@ -324,7 +324,7 @@ impl Source for Cursor {
         let mut state = self.state.lock().await;
         let held = state.held.as_deref_mut().filter(|held| held.epoch == token.epoch);
         let is_current = held.is_some();
-        let settled = settle::settle(&self.reader, held, token, verdicts).await;
+        let settled = settle::settle(&self.reader, held, token, claim.is_ordered(), verdicts).await;
         settled.map_err(|error| {
             if !error.is_temporary() && is_current {
                 state.held = None;

@@ -22,11 +22,12 @@ pub(super) async fn settle(
     reader: &Reader,
     mut held: Option<&mut Held>,
     token: &Token,
+    ordered: bool,
     verdicts: &[Verdict],
 ) -> Result<()> {
     // When memory was thrown away, later pages may be open of which it knows nothing any more.
     let is_read_past = held.as_deref().is_none_or(|held| held.is_read_past(token.number));
-    let plan = Plan::new(token, verdicts, is_read_past);
+    let plan = Plan::new(token, ordered, verdicts, is_read_past);
     let asked = Instant::now();
     let mut tx = reader.pool.begin_with("BEGIN IMMEDIATE").await.map_err(error::from(&reader.pool))?;
     if let Some(held) = held.as_deref_mut() {
@@ -118,12 +119,14 @@ struct Plan {
     /// Where the reading goes back to.
     rewind: Option<i64>,
     touches_parked: bool,
+    /// Whether messages of a key wait for each other.
+    ordered: bool,
 }
 
 impl Plan {
-    fn new(token: &Token, verdicts: &[Verdict], is_read_past: bool) -> Self {
+    fn new(token: &Token, ordered: bool, verdicts: &[Verdict], is_read_past: bool) -> Self {
         let Some((before, after)) = token.page else {
-            return Self { written: verdicts.len(), pos: None, rewind: None, touches_parked: true };
+            return Self { written: verdicts.len(), pos: None, rewind: None, touches_parked: true, ordered };
         };
         let written = written(verdicts, is_read_past);
         let rewind = (written < verdicts.len()).then(|| match written {
@@ -131,7 +134,7 @@ impl Plan {
             written => token.seqs[written - 1],
         });
         let touches_parked = verdicts[..written].iter().any(|verdict| *verdict != Verdict::Done);
-        Self { written, pos: Some(rewind.unwrap_or(after)), rewind, touches_parked }
+        Self { written, pos: Some(rewind.unwrap_or(after)), rewind, touches_parked, ordered }
     }
 
     async fn write(
@@ -147,7 +150,7 @@ impl Plan {
         for (index, verdict) in verdicts.iter().enumerate() {
             let place = Place { reader, seq: token.seqs[index], key: token.keys[index].as_deref(), now };
             let wrote = match token.page {
-                Some(_) => place.park(tx, verdict).await?,
+                Some(_) => place.park(tx, verdict, self.ordered).await?,
                 None => place.update(tx, verdict).await?,
             };
             if wrote && let Some(key) = place.key {
@@ -186,11 +189,13 @@ struct Place<'a> {
 
 impl Place<'_> {
     /// Sets a message of the log aside, unless it is done; tells whether it wrote.
-    async fn park(&self, tx: &mut SqliteConnection, verdict: &Verdict) -> sqlx::Result<bool> {
+    async fn park(&self, tx: &mut SqliteConnection, verdict: &Verdict, ordered: bool) -> sqlx::Result<bool> {
         let entry = match verdict {
             Verdict::Done => return Ok(false),
             // Without a key there is nothing to be behind of.
             Verdict::Released | Verdict::Behind if self.key.is_none() => Entry::new("waiting", self.now),
+            // Nor without order: it was not tried, so it is due.
+            Verdict::Released if !ordered => Entry::new("waiting", self.now),
             // Released ones of a key queue up behind whatever is there; the promotion wakes the first.
             Verdict::Released | Verdict::Behind => Entry::new("behind", self.now),
             Verdict::Retry { .. } | Verdict::Dead { .. } => Entry::spent(verdict, self.now),

@@ -1,15 +1,59 @@
 //! What a pipe counts and tells of its work, cycle by cycle.
 
 use std::collections::VecDeque;
-use std::sync::Mutex;
+use std::io::{self, Write};
+use std::sync::{Arc, LazyLock, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use outbox::memory::Recorder;
-use outbox::{Claim, Message, Pipe, Result, Source, Verdict};
-use tokio::time::Instant;
+use outbox::memory::{Outbox, Recorder};
+use outbox::{Cause, Claim, Message, Outcome, Pipe, Result, Sink, Source, Verdict, code};
+use tokio::time::{Instant, sleep};
+use tracing::Dispatch;
+use tracing::subscriber::NoSubscriber;
+use tracing_subscriber::fmt::MakeWriter;
 
-use crate::pipe::{payloads, start};
+use crate::pipe::{payloads, rejected, start};
+
+/// What this thread logs at info and above.
+#[derive(Clone, Default)]
+struct Lines(Arc<Mutex<Vec<u8>>>);
+
+impl Lines {
+    fn capture() -> (Self, tracing::subscriber::DefaultGuard) {
+        // With a single subscriber alive, `tracing` asks that of the thread which comes first to a line, and
+        // that may be another test, which has none: then the line would be off for all. A second one prevents it.
+        static SECOND: LazyLock<Dispatch> = LazyLock::new(|| Dispatch::new(NoSubscriber::new()));
+        LazyLock::force(&SECOND);
+        let lines = Self::default();
+        let log = tracing_subscriber::fmt().with_writer(lines.clone()).with_ansi(false).without_time();
+        (lines, tracing::subscriber::set_default(log.with_target(false).finish()))
+    }
+
+    /// The lines about cycles, without what they have in common.
+    fn cycles(&self) -> Vec<String> {
+        let text = String::from_utf8(self.0.lock().unwrap().clone()).unwrap();
+        let begin = " INFO cycle pipe=\"relay\" ";
+        text.lines().filter_map(|line| line.strip_prefix(begin)).map(str::to_owned).collect()
+    }
+}
+
+impl Write for Lines {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().unwrap().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl MakeWriter<'_> for Lines {
+    type Writer = Self;
+    fn make_writer(&self) -> Self {
+        self.clone()
+    }
+}
 
 /// Hands out these claims, one after the other.
 struct Script(Mutex<VecDeque<Claim>>);
@@ -42,4 +86,68 @@ async fn a4_what_was_handled_before_is_counted_as_skipped_and_does_not_slow_the_
     let stats = pipe.stats.clone();
     pipe.stop().await;
     assert_eq!((stats.skipped(), stats.claimed(), stats.delivered()), (503, 1, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a8_one_line_per_cycle_says_how_many_succeeded_failed_and_were_skipped() {
+    let (lines, _guard) = Lines::capture();
+    let kinds = ["good", "good", "good", "again", "never"].map(|kind| Message::new(kind, ""));
+    let skipping = Claim::new(kinds.to_vec(), ()).with_skipped(7);
+    let sink = Recorder::new();
+    sink.judge_by(|message| match message.kind.as_str() {
+        "again" => rejected(),
+        "never" => Outcome::refused(Cause::new(code::UNFIT, "never")),
+        _ => Outcome::Delivered,
+    });
+    let pipe = start(Pipe::new(Script::new([skipping, Claim::empty().with_skipped(2)]), sink).name("relay"));
+    sleep(Duration::from_secs(3600)).await;
+    let expected = ["delivered=3 failed=2 skipped=7", "delivered=0 failed=0 skipped=2"];
+    let told = lines.cycles();
+    // The second claim may come before the first one is settled; then they are one cycle.
+    assert!(
+        told == expected || told == ["delivered=3 failed=2 skipped=9"],
+        "an idle hour adds none: {told:?}"
+    );
+    pipe.stop().await;
+    assert_eq!(lines.cycles(), told, "all was told");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a8_messages_that_trickle_in_make_at_most_a_line_a_second_and_none_is_left_out() {
+    let (lines, _guard) = Lines::capture();
+    let (outbox, sink) = (Outbox::new(), Recorder::new());
+    let pipe = start(Pipe::new(outbox.cursor("c"), sink.clone()).name("relay"));
+    for n in 1..=100 {
+        outbox.enqueue(Message::new("t", "")).unwrap();
+        sink.wait_for(n).await;
+        sleep(Duration::from_millis(50)).await;
+    }
+    pipe.stop().await;
+    let told = lines.cycles();
+    assert!((5..=8).contains(&told.len()), "five seconds: {told:?}");
+    let counts = told.iter().map(|line| line.split(['=', ' ']).nth(1).unwrap().parse::<u64>().unwrap());
+    assert_eq!(counts.sum::<u64>(), 100);
+}
+
+/// Takes a second for each delivery.
+struct Slow;
+
+#[async_trait]
+impl Sink for Slow {
+    async fn deliver(&self, messages: &[Message]) -> Vec<Outcome> {
+        sleep(Duration::from_secs(1)).await;
+        vec![Outcome::Delivered; messages.len()]
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a8_work_that_does_not_end_is_told_every_five_seconds() {
+    let (lines, _guard) = Lines::capture();
+    let outbox = Outbox::new();
+    outbox.enqueue_all((0..100).map(|_| Message::new("t", "")).collect()).unwrap();
+    let pipe = start(Pipe::new(outbox.cursor("c"), Slow).name("relay").batch(1).concurrency(1));
+    sleep(Duration::from_millis(60_500)).await;
+    let told = lines.cycles();
+    assert!((9..=12).contains(&told.len()), "a minute of work: {told:?}");
+    pipe.stop().await;
 }

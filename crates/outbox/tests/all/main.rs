@@ -7,6 +7,7 @@ mod crash;
 mod cycle;
 #[cfg(all(feature = "postgres", feature = "rabbitmq"))]
 mod faults;
+mod group;
 mod handler;
 mod lines;
 mod lives;
@@ -21,3 +22,4 @@ mod sqlite;
 mod streak;
 #[cfg(feature = "postgres")]
 mod table;
+mod unordered;

@@ -186,6 +186,9 @@ pub struct StatusArgs {
     /// Ends with exit code 7 if a pipe is further behind
     #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
     pub max_lag: Option<Duration>,
+    /// Also what went on lately: done in the last hour and by minute, and what was tried often
+    #[arg(long)]
+    pub activity: bool,
 }
 
 /// Which messages are meant.

@@ -3,6 +3,7 @@
 pub mod args;
 pub mod output;
 
+mod activity;
 mod consent;
 mod init;
 mod list;

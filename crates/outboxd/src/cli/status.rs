@@ -1,74 +1,138 @@
 //! `status`: how every pipe stands.
 
+use std::io;
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use jiff::Timestamp;
-use outbox::admin::{COUNTED_AT_MOST, CursorStatus, Entry, Filter};
+use outbox::admin::{Activity, COUNTED_AT_MOST, CursorStatus, Entry, Filter};
 use serde_json::{Value, json};
 
 use super::args::StatusArgs;
 use super::output::Output;
-use super::{Opened, choose, open};
+use super::{Opened, activity, choose, open};
 use crate::options::Start;
 use crate::plan::{Plan, SourcePlan};
 use crate::quantity::{show_age, show_duration};
 use crate::trouble::{Exit, Trouble};
 
-/// One cursor, or a pipe that has not run yet.
+/// One cursor of a pipe, or a pipe without one.
 struct Row {
     source: String,
-    pipe: String,
-    cursor: Option<CursorStatus>,
+    /// None where a source that is in trouble has no pipe.
+    pipe: Option<String>,
+    state: State,
     lag_seconds: Option<f64>,
 }
 
-/// Shows every pipe. A source that does not answer does not hide the others.
+enum State {
+    Started(CursorStatus),
+    NotStarted,
+    /// Its source tells nothing, for this reason.
+    Unknown {
+        error: String,
+        help: String,
+    },
+}
+
+/// What a source told.
+struct Look {
+    source: String,
+    rows: Vec<Row>,
+    activity: Option<Activity>,
+    trouble: Option<Trouble>,
+}
+
+/// Shows every pipe. A source that does not answer does not hide the others, nor keep them waiting.
 pub async fn status(args: &StatusArgs, plan: &Plan, output: &mut Output) -> anyhow::Result<Exit> {
-    let mut rows = Vec::new();
-    let mut failed: Option<Trouble> = None;
-    for source in choose(plan, args.source.as_deref())? {
-        match look(plan, source).await {
-            Ok(found) => rows.extend(found),
-            Err(trouble) => {
-                if let Some(earlier) = failed.replace(trouble) {
-                    output.error(&earlier, earlier.help());
+    let sources = choose(plan, args.source.as_deref())?;
+    let looks = join_all(sources.into_iter().map(|source| look(plan, source, args.activity))).await;
+    let (mut rows, mut activities, mut troubles) = (Vec::new(), Vec::new(), Vec::new());
+    for look in looks {
+        rows.extend(look.rows);
+        activities.extend(look.activity.map(|activity| (look.source, activity)));
+        troubles.extend(look.trouble);
+    }
+    if output.is_json() {
+        let mut shown = json!({ "pipes": rows.iter().map(to_json).collect::<Vec<_>>() });
+        if args.activity {
+            shown["activity"] =
+                activities.iter().map(|(source, seen)| activity::to_json(source, seen)).collect();
+        }
+        output.json(&shown)?;
+    } else {
+        write_table(&rows, output)?;
+        activity::write_tables(&activities, output)?;
+    }
+    if args.activity && activities.is_empty() && troubles.is_empty() {
+        output.note(
+            "no activity to show: a log does not write down when a message was done, a mapped table may",
+        );
+    }
+    let too_late = args.max_lag.and_then(|limit| check_lag(&rows, limit));
+    troubles.extend(too_late);
+    // What is known comes first, on a terminal too.
+    output.flush()?;
+    for trouble in &troubles {
+        output.error(trouble, trouble.help());
+    }
+    Ok(troubles.first().map_or(Exit::Ok, |first| first.exit))
+}
+
+async fn look(plan: &Plan, source: &SourcePlan, with_activity: bool) -> Look {
+    let mut look = Look { source: source.name.clone(), rows: Vec::new(), activity: None, trouble: None };
+    match read(plan, source).await {
+        Err(trouble) => {
+            look.rows = unknown(plan, source, &trouble);
+            look.trouble = Some(trouble);
+        }
+        Ok((opened, rows)) => {
+            look.rows = rows;
+            if with_activity {
+                match opened.log.admin().activity().await {
+                    Ok(activity) => look.activity = activity,
+                    Err(error) => look.trouble = Some(opened.trouble("cannot read the activity", &error)),
                 }
             }
         }
     }
-    if output.is_json() {
-        output.json(&json!({ "pipes": rows.iter().map(to_json).collect::<Vec<_>>() }))?;
-    } else if !rows.is_empty() {
-        let header = ["pipe", "source", "owner", "pending", "lag", "waiting", "behind", "dead", "delivered"];
-        let now = Timestamp::now();
-        output.table(&header, &rows.iter().map(|row| to_cells(row, now)).collect::<Vec<_>>())?;
-    }
-    match (failed, args.max_lag) {
-        (Some(trouble), _) => Err(trouble.into()),
-        (None, Some(limit)) => check_lag(&rows, limit).map_err(Into::into),
-        (None, None) => Ok(Exit::Ok),
-    }
+    look
 }
 
-async fn look(plan: &Plan, source: &SourcePlan) -> Result<Vec<Row>, Trouble> {
+/// The rows of a source that tells nothing: one for every pipe that waits for it.
+fn unknown(plan: &Plan, source: &SourcePlan, trouble: &Trouble) -> Vec<Row> {
+    let row = |pipe: Option<String>| {
+        let state = State::Unknown { error: trouble.to_string(), help: trouble.help().to_owned() };
+        Row { source: source.name.clone(), pipe, state, lag_seconds: None }
+    };
+    let pipes: Vec<_> = plan.pipes_from(&source.name).map(|pipe| row(Some(pipe.name.clone()))).collect();
+    if pipes.is_empty() { vec![row(None)] } else { pipes }
+}
+
+async fn read<'p>(plan: &Plan, source: &'p SourcePlan) -> Result<(Opened<'p>, Vec<Row>), Trouble> {
     let opened = open(source).await?;
     let cursors = opened.log.admin().status().await;
     let cursors = cursors.map_err(|error| opened.trouble("cannot read the status", &error))?;
     let is_known = |name: &str| cursors.iter().any(|cursor| cursor.cursor == name);
-    let mut rows = Vec::new();
+    let row = |pipe: &str, state: State, lag_seconds: Option<f64>| Row {
+        source: source.name.clone(),
+        pipe: Some(pipe.to_owned()),
+        state,
+        lag_seconds,
+    };
+    let mut fresh = Vec::new();
     for pipe in plan.pipes_from(&source.name).filter(|pipe| !is_known(&pipe.name)) {
         // Nothing of the log has been carried by it: it is as far behind as the log is old.
         let lag_seconds =
             if pipe.options.start == Start::Beginning { age_of_log(&opened).await? } else { None };
-        rows.push(Row { source: source.name.clone(), pipe: pipe.name.clone(), cursor: None, lag_seconds });
+        fresh.push(row(&pipe.name, State::NotStarted, lag_seconds));
     }
-    let known = cursors.into_iter().map(|cursor| Row {
-        source: source.name.clone(),
-        pipe: cursor.cursor.clone(),
-        lag_seconds: cursor.lag_seconds,
-        cursor: Some(cursor),
+    let started = cursors.into_iter().map(|cursor| {
+        let (pipe, lag_seconds) = (cursor.cursor.clone(), cursor.lag_seconds);
+        row(&pipe, State::Started(cursor), lag_seconds)
     });
-    Ok(known.chain(rows).collect())
+    let rows = started.chain(fresh).collect();
+    Ok((opened, rows))
 }
 
 async fn age_of_log(opened: &Opened<'_>) -> Result<Option<f64>, Trouble> {
@@ -79,35 +143,64 @@ async fn age_of_log(opened: &Opened<'_>) -> Result<Option<f64>, Trouble> {
 }
 
 fn to_json(row: &Row) -> Value {
-    let mut shown = json!({ "source": row.source, "pipe": row.pipe, "started": row.cursor.is_some() });
-    shown["lag_seconds"] = json!(row.lag_seconds);
-    if let Some(cursor) = &row.cursor
-        && let (Value::Object(shown), Ok(Value::Object(fields))) = (&mut shown, serde_json::to_value(cursor))
-    {
-        shown.extend(fields.into_iter().filter(|(name, _)| name != "cursor"));
+    let mut shown = json!({ "source": row.source, "pipe": row.pipe, "lag_seconds": row.lag_seconds });
+    match &row.state {
+        State::Started(cursor) => {
+            shown["started"] = json!(true);
+            if let (Value::Object(shown), Ok(Value::Object(fields))) =
+                (&mut shown, serde_json::to_value(cursor))
+            {
+                shown.extend(fields.into_iter().filter(|(name, _)| name != "cursor"));
+            }
+        }
+        State::NotStarted => shown["started"] = json!(false),
+        State::Unknown { error, help } => (shown["error"], shown["help"]) = (json!(error), json!(help)),
     }
     shown
 }
 
+fn write_table(rows: &[Row], output: &mut Output) -> io::Result<()> {
+    let mut header =
+        vec!["pipe", "source", "owner", "pending", "lag", "waiting", "behind", "dead", "delivered"];
+    let now = Timestamp::now();
+    let mut lines: Vec<_> = rows.iter().map(|row| to_cells(row, now)).collect();
+    for line in &mut lines {
+        line.resize(header.len(), "-".to_owned());
+    }
+    if rows.iter().any(|row| matches!(row.state, State::Unknown { .. })) {
+        header.push("trouble");
+        for (line, row) in lines.iter_mut().zip(rows) {
+            line.push(match &row.state {
+                State::Unknown { error, .. } => error.clone(),
+                _ => "-".to_owned(),
+            });
+        }
+    }
+    output.table(&header, &lines)
+}
+
+/// What is known; the columns that are missing are not.
 fn to_cells(row: &Row, now: Timestamp) -> Vec<String> {
-    let Some(cursor) = &row.cursor else {
-        let lag = row.lag_seconds.map_or("-".to_owned(), show_age);
-        let mut cells = [&row.pipe, &row.source, "not started", "-", &lag].map(str::to_owned).to_vec();
-        cells.resize(9, "-".to_owned());
-        return cells;
+    let pipe = row.pipe.as_deref().unwrap_or("-");
+    let lag = row.lag_seconds.map_or("-".to_owned(), show_age);
+    let cursor = match &row.state {
+        State::Started(cursor) => cursor,
+        State::NotStarted => {
+            return [pipe, &row.source, "not started", "-", &lag].map(str::to_owned).to_vec();
+        }
+        State::Unknown { .. } => return [pipe, &row.source, "unknown"].map(str::to_owned).to_vec(),
     };
-    let pipe = if cursor.lanes > 1 { format!("{}/{}", row.pipe, cursor.lane) } else { row.pipe.clone() };
     let owner = match (&cursor.owner, cursor.lease_until) {
         (Some(owner), Some(until)) if until < now => format!("gone: {owner}"),
         (Some(owner), _) => owner.clone(),
         (None, _) => "-".to_owned(),
     };
     vec![
-        pipe,
+        if cursor.lanes > 1 { format!("{pipe}/{}", cursor.lane) } else { pipe.to_owned() },
         row.source.clone(),
         owner,
         counted(cursor.pending),
-        row.lag_seconds.map_or("-".to_owned(), show_age),
+        lag,
         counted(cursor.waiting),
         counted(cursor.behind),
         counted(cursor.dead),
@@ -119,19 +212,14 @@ fn counted(count: u64) -> String {
     if count >= COUNTED_AT_MOST { format!("≥{COUNTED_AT_MOST}") } else { count.to_string() }
 }
 
-fn check_lag(rows: &[Row], limit: Duration) -> Result<Exit, Trouble> {
-    let worst =
-        rows.iter().filter_map(|row| Some((row.lag_seconds?, row))).max_by(|a, b| a.0.total_cmp(&b.0));
-    match worst {
-        Some((seconds, row)) if seconds > limit.as_secs_f64() => {
-            let what = format!(
-                "pipe '{}' is {} behind, the limit is {}",
-                row.pipe,
-                show_age(seconds),
-                show_duration(limit)
-            );
-            Err(Trouble::new(Exit::Lag, what, "look at the log of its relay, and at what is dead or waiting"))
-        }
-        _ => Ok(Exit::Ok),
+/// Whether a pipe is too far behind.
+fn check_lag(rows: &[Row], limit: Duration) -> Option<Trouble> {
+    let lags = rows.iter().filter_map(|row| Some((row.lag_seconds?, row.pipe.as_deref()?)));
+    let (seconds, pipe) = lags.max_by(|a, b| a.0.total_cmp(&b.0))?;
+    if seconds <= limit.as_secs_f64() {
+        return None;
     }
+    let what =
+        format!("pipe '{pipe}' is {} behind, the limit is {}", show_age(seconds), show_duration(limit));
+    Some(Trouble::new(Exit::Lag, what, "look at the log of its relay, and at what is dead or waiting"))
 }

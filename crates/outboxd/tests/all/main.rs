@@ -13,3 +13,4 @@ mod repair;
 mod secrets;
 mod servers;
 mod signals;
+mod status;
