@@ -24,6 +24,7 @@ mod postgres;
 mod proxy;
 mod rabbitmq;
 mod run;
+mod server;
 
 pub use missing::{Missing, SKIPS, available, in_ci, skip};
 pub use pgbouncer::PgBouncer;
