@@ -63,12 +63,12 @@ pub(crate) struct Owner {
 }
 
 impl Owner {
-    /// PostgreSQL and pgbouncer refuse to run as root: then they run as `postgres`, else as ourselves.
-    pub(crate) fn not_root() -> Result<Option<Self>> {
+    /// The databases refuse to run as root: then they run as the `user` of their package, else as ourselves.
+    pub(crate) fn not_root(user: &str) -> Result<Option<Self>> {
         if id(&["-u"])? != 0 {
             return Ok(None);
         }
-        let (uid, gid) = (id(&["-u", "postgres"])?, id(&["-g", "postgres"])?);
+        let (uid, gid) = (id(&["-u", user])?, id(&["-g", user])?);
         Ok(Some(Self { uid, gid }))
     }
 }

@@ -1,4 +1,4 @@
-//! Private servers for the tests: PostgreSQL, RabbitMQ, pgbouncer, and a network that fails on command.
+//! Private servers for the tests: PostgreSQL, MariaDB, RabbitMQ, pgbouncer, and a network that fails on command.
 //!
 //! Every server runs in a temporary folder on a free port of 127.0.0.1; one that runs already is never
 //! touched. It ends with the process that started it, however that ends. A test asks for the shared
@@ -17,6 +17,7 @@
 //! Nothing here belongs to the runtime of the test that asked first: the work is done on plain threads.
 
 mod leash;
+mod mariadb;
 mod missing;
 mod pgbouncer;
 mod port;
@@ -24,7 +25,9 @@ mod postgres;
 mod proxy;
 mod rabbitmq;
 mod run;
+mod server;
 
+pub use mariadb::MariaDb;
 pub use missing::{Missing, SKIPS, available, in_ci, skip};
 pub use pgbouncer::PgBouncer;
 pub use postgres::{Database, Postgres};
@@ -35,6 +38,11 @@ pub use run::with;
 /// The shared PostgreSQL, or `None` when the test is to be skipped: see [`available`].
 pub async fn postgres() -> Option<&'static Postgres> {
     available(Postgres::shared().await)
+}
+
+/// The shared MariaDB, or `None` when the test is to be skipped: see [`available`].
+pub async fn mariadb() -> Option<&'static MariaDb> {
+    available(MariaDb::shared().await)
 }
 
 /// The shared RabbitMQ, or `None` when the test is to be skipped: see [`available`].

@@ -30,7 +30,7 @@ impl PgBouncer {
 
     fn start_blocking(target: u16) -> Result<Self> {
         let program = program()?;
-        let folder = Folder::create(Owner::not_root()?)?;
+        let folder = Folder::create(Owner::not_root("postgres")?)?;
         let port = port::free()?;
         let config = folder.write("pgbouncer.ini", &config(port, target))?;
         let mut command = Command::new(program);

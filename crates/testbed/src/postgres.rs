@@ -4,14 +4,15 @@ use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Context, Result, anyhow};
 use sqlx::{AssertSqlSafe, Connection, PgConnection};
 use uuid::Uuid;
 
-use crate::leash::{Folder, Leash, Owner};
+use crate::leash::{Folder, Owner};
+use crate::server::Server;
 use crate::{Missing, blocking, port};
 
 /// Where a run's shared server is: `<port>:<folder>`. Set by `testbed with`.
@@ -40,15 +41,12 @@ exec "$bin/postgres" -D "$folder" "$@"
 /// Dropping it ends it and removes its folder; so does the end of this process, whatever its cause.
 #[derive(Debug)]
 pub struct Postgres {
-    server: Arc<Server>,
+    cluster: Arc<Cluster>,
 }
 
 #[derive(Debug)]
-struct Server {
-    /// `None` when it is down, and when another process owns it.
-    leash: Mutex<Option<Leash>>,
-    /// After the leash, since its removal waits for the server. `None` when another process owns it.
-    folder: Option<Folder>,
+struct Cluster {
+    server: Server,
     place: Place,
 }
 
@@ -107,7 +105,7 @@ impl Postgres {
 
     fn start_as(settings: &[String], primary: Option<u16>) -> Result<Self> {
         let bin = bin()?;
-        let folder = Folder::create(Owner::not_root()?)?;
+        let folder = Folder::create(Owner::not_root("postgres")?)?;
         let place = Place {
             bin,
             folder: folder.path().to_owned(),
@@ -115,9 +113,9 @@ impl Postgres {
             settings: settings.to_owned(),
             primary,
         };
-        let server = Server { leash: Mutex::new(None), folder: Some(folder), place };
-        server.start()?;
-        Ok(Self { server: Arc::new(server) })
+        let cluster = Cluster { server: Server::new("PostgreSQL", Some(folder)), place };
+        cluster.start()?;
+        Ok(Self { cluster: Arc::new(cluster) })
     }
 
     fn elsewhere(place: &str) -> Result<Self> {
@@ -129,7 +127,7 @@ impl Postgres {
             settings: Vec::new(),
             primary: None,
         };
-        Ok(Self { server: Arc::new(Server { leash: Mutex::new(None), folder: None, place }) })
+        Ok(Self { cluster: Arc::new(Cluster { server: Server::new("PostgreSQL", None), place }) })
     }
 
     /// The value of [`SHARED`] with which another process finds this server.
@@ -159,17 +157,17 @@ impl Postgres {
 
     /// The port on 127.0.0.1.
     pub fn port(&self) -> u16 {
-        self.server.place.port
+        self.cluster.place.port
     }
 
     /// The folder with the cluster, the socket and `postgres.log`.
     pub fn folder(&self) -> &Path {
-        &self.server.place.folder
+        &self.cluster.place.folder
     }
 
     /// The folder with `pg_dump`, `pg_restore` and `psql` of the server's version.
     pub fn bin(&self) -> &Path {
-        &self.server.place.bin
+        &self.cluster.place.bin
     }
 
     /// Ends it in good order: sessions are closed, what they did not commit is rolled back.
@@ -184,8 +182,8 @@ impl Postgres {
 
     /// Starts it again after [`stop`](Self::stop) or [`kill`](Self::kill), on the same port.
     pub async fn start_again(&mut self) -> Result<()> {
-        let server = self.server.clone();
-        blocking(move || server.start()).await
+        let cluster = self.cluster.clone();
+        blocking(move || cluster.start()).await
     }
 
     /// [`stop`](Self::stop), then [`start_again`](Self::start_again).
@@ -195,32 +193,19 @@ impl Postgres {
     }
 
     async fn end(&mut self, signal: &'static str) -> Result<()> {
-        let server = self.server.clone();
-        blocking(move || {
-            let leash = server.leash.lock().unwrap_or_else(PoisonError::into_inner).take();
-            leash.context("this PostgreSQL is not running, or not ours")?.end(signal)
-        })
-        .await
+        let cluster = self.cluster.clone();
+        blocking(move || cluster.server.end(signal)).await
     }
 }
 
-impl Server {
+impl Cluster {
     fn start(&self) -> Result<()> {
-        let folder = self.folder.as_ref().context("this PostgreSQL is not ours to start")?;
-        let mut slot = self.leash.lock().unwrap_or_else(PoisonError::into_inner);
-        if slot.is_some() {
-            bail!("this PostgreSQL is running already");
-        }
-        let leash = folder.leash("postgres", "QUIT", &self.place.command())?;
         let mut isready = Command::new(self.place.bin.join("pg_isready"));
         isready.args(["-q", "-h", "127.0.0.1", "-p", &self.place.port.to_string()]);
         isready.stdout(Stdio::null()).stderr(Stdio::null());
-        port::until("PostgreSQL to start", START, || {
-            leash.check()?;
+        self.server.start("postgres", "QUIT", &self.place.command(), START, || {
             Ok(isready.status().context("cannot run pg_isready")?.success())
-        })?;
-        *slot = Some(leash);
-        Ok(())
+        })
     }
 }
 
@@ -262,8 +247,8 @@ impl Place {
 /// A database of one test.
 #[derive(Clone, Debug)]
 pub struct Database {
-    url: String,
-    name: String,
+    pub(crate) url: String,
+    pub(crate) name: String,
 }
 
 impl Database {

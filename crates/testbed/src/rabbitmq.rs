@@ -7,7 +7,7 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail};
@@ -15,6 +15,7 @@ use uuid::Uuid;
 
 use crate::leash::{Folder, Leash};
 use crate::postgres::again;
+use crate::server::Server;
 use crate::{Missing, blocking, port};
 
 /// Where a run's shared broker is: `<port>:<distribution port>:<epmd port>:<folder>`. Set by `testbed with`.
@@ -36,12 +37,10 @@ pub struct RabbitMq {
 
 #[derive(Debug)]
 struct Broker {
-    /// `None` when it is down, and when another process owns it.
-    leash: Mutex<Option<Leash>>,
-    /// Outlives the broker's restarts. Were it missing, Erlang would start one that outlives us too.
+    /// Outlives the broker's restarts. Were it missing, Erlang would start one that outlives us too. Before the
+    /// server, since the removal of the folder waits for both.
     _epmd: Option<Leash>,
-    /// After the leashes, since its removal waits for the servers. `None` when another process owns it.
-    folder: Option<Folder>,
+    server: Server,
     place: Place,
 }
 
@@ -90,7 +89,7 @@ impl RabbitMq {
             fs::create_dir(folder.path().join(stock))?;
         }
         let epmd = place.start_epmd(&folder)?;
-        let broker = Broker { leash: Mutex::new(None), _epmd: Some(epmd), folder: Some(folder), place };
+        let broker = Broker { _epmd: Some(epmd), server: Server::new("RabbitMQ", Some(folder)), place };
         broker.start()?;
         Ok(Self { broker: Arc::new(broker) })
     }
@@ -104,7 +103,7 @@ impl RabbitMq {
         let (port, distribution, epmd) = (number()?, number()?, number()?);
         let folder = parts.next().with_context(|| format!("{SHARED}={place}"))?.into();
         let place = Place { bin: bin()?, folder, port, distribution, epmd };
-        let broker = Broker { leash: Mutex::new(None), _epmd: None, folder: None, place };
+        let broker = Broker { _epmd: None, server: Server::new("RabbitMQ", None), place };
         Ok(Self { broker: Arc::new(broker) })
     }
 
@@ -186,28 +185,14 @@ impl RabbitMq {
 
     async fn end(&mut self, signal: &'static str) -> Result<()> {
         let broker = self.broker.clone();
-        blocking(move || {
-            let leash = broker.leash.lock().unwrap_or_else(PoisonError::into_inner).take();
-            leash.context("this RabbitMQ is not running, or not ours")?.end(signal)
-        })
-        .await
+        blocking(move || broker.server.end(signal)).await
     }
 }
 
 impl Broker {
     fn start(&self) -> Result<()> {
-        let folder = self.folder.as_ref().context("this RabbitMQ is not ours to start")?;
-        let mut slot = self.leash.lock().unwrap_or_else(PoisonError::into_inner);
-        if slot.is_some() {
-            bail!("this RabbitMQ is running already");
-        }
-        let leash = folder.leash("rabbitmq", "KILL", &self.place.command("rabbitmq-server"))?;
-        port::until("RabbitMQ to start", START, || {
-            leash.check()?;
-            Ok(greets(self.place.port))
-        })?;
-        *slot = Some(leash);
-        Ok(())
+        let command = self.place.command("rabbitmq-server");
+        self.server.start("rabbitmq", "KILL", &command, START, || Ok(greets(self.place.port)))
     }
 }
 

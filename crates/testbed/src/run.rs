@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
 
-use crate::{Missing, Postgres, RabbitMq, in_ci, postgres, rabbitmq};
+use crate::{MariaDb, Missing, Postgres, RabbitMq, in_ci, mariadb, postgres, rabbitmq};
 
 /// Starts the shared servers, runs the command with the variables that lead to them, ends them, and
 /// returns the command's exit code.
@@ -17,19 +17,24 @@ use crate::{Missing, Postgres, RabbitMq, in_ci, postgres, rabbitmq};
 pub fn with(command: &[OsString]) -> Result<i32> {
     let [program, arguments @ ..] = command else { bail!("no command given") };
     let start = Instant::now();
-    let (postgres, rabbitmq) = thread::scope(|scope| {
+    let (postgres, mariadb, rabbitmq) = thread::scope(|scope| {
         let postgres = scope.spawn(|| Postgres::start_blocking(&[]));
+        let mariadb = scope.spawn(|| MariaDb::start_blocking(&[]));
         let rabbitmq = RabbitMq::start_blocking();
-        (postgres.join(), rabbitmq)
+        (postgres.join(), mariadb.join(), rabbitmq)
     });
     let Ok(postgres) = postgres else { bail!("starting PostgreSQL panicked") };
-    let (postgres, rabbitmq) = (installed(postgres)?, installed(rabbitmq)?);
+    let Ok(mariadb) = mariadb else { bail!("starting MariaDB panicked") };
+    let (postgres, mariadb, rabbitmq) = (installed(postgres)?, installed(mariadb)?, installed(rabbitmq)?);
     eprintln!("testbed: servers ready after {:.1} s", start.elapsed().as_secs_f32());
 
     let mut command = Command::new(program);
     command.args(arguments);
     if let Some(postgres) = &postgres {
         command.env(postgres::SHARED, postgres.place());
+    }
+    if let Some(mariadb) = &mariadb {
+        command.env(mariadb::SHARED, mariadb.place());
     }
     if let Some(rabbitmq) = &rabbitmq {
         command.env(rabbitmq::SHARED, rabbitmq.place());

@@ -29,12 +29,17 @@ fn processes_of(folder: &Path) -> Vec<String> {
 #[tokio::test]
 async fn nothing_is_left_when_the_process_that_started_the_servers_is_killed() -> Result<()> {
     // Skips, where a server is missing.
-    if testbed::postgres().await.is_none() || testbed::rabbitmq().await.is_none() {
+    if testbed::postgres().await.is_none()
+        || testbed::mariadb().await.is_none()
+        || testbed::rabbitmq().await.is_none()
+    {
         return Ok(());
     }
-    let script = "echo $OUTBOX_TESTBED_POSTGRES; echo $OUTBOX_TESTBED_RABBITMQ; read -r _";
+    let variables =
+        ["POSTGRES", "MARIADB", "RABBITMQ"].map(|server| format!("echo $OUTBOX_TESTBED_{server};"));
+    let script = format!("{} read -r _", variables.concat());
     let mut run = Command::new(TESTBED)
-        .args(["with", "sh", "-c", script])
+        .args(["with", "sh", "-c", &script])
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
@@ -42,7 +47,7 @@ async fn nothing_is_left_when_the_process_that_started_the_servers_is_killed() -
     let (stdout, stderr) = (run.stdout.take().context("no pipe")?, run.stderr.take().context("no pipe")?);
     let mut lines = BufReader::new(stdout).lines();
     let mut servers = Vec::new();
-    for _ in 0..2 {
+    for _ in variables {
         let line = lines.next().context("the run ended early")??;
         servers.push(place(&line).with_context(|| line.clone())?);
     }

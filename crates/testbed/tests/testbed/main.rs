@@ -1,6 +1,7 @@
 //! The testbed tests itself: a fault that does not happen would make the other tests worthless.
 
 mod lifetime;
+mod mariadb;
 mod postgres;
 mod proxy;
 mod rabbitmq;
