@@ -56,6 +56,15 @@ pub struct Flaw {
     pub help: String,
 }
 
+impl Flaw {
+    /// Whether the key is not set, and has to be.
+    pub fn is_missing(&self) -> bool {
+        self.what == MISSING
+    }
+}
+
+const MISSING: &str = "is missing";
+
 /// How long a stamp counts if nothing else is said.
 pub const STAMP_TIMEOUT: Duration = Duration::from_secs(5 * 60);
 
@@ -143,7 +152,7 @@ impl Reader {
         help: &str,
     ) -> Option<T> {
         if text.is_none() {
-            self.flaw(key, "is missing", help);
+            self.flaw(key, MISSING, help);
         }
         self.read(key, text, parse, help)
     }
@@ -253,7 +262,7 @@ impl Reader {
                 None
             }
             (None, []) => {
-                self.flaw("table", "is missing", HELP);
+                self.flaw("table", MISSING, HELP);
                 None
             }
             (None, names) => {
@@ -303,12 +312,12 @@ impl Reader {
         let id = self.name("processed_id", draft.processed_id.as_ref());
         if draft.processed_table.is_none() {
             if draft.processed_id.is_some() || draft.processed_at.is_some() {
-                self.flaw("processed_table", "is missing", "name the table of the ids that were published");
+                self.flaw("processed_table", MISSING, "name the table of the ids that were published");
             }
             return None;
         }
         if draft.processed_id.is_none() {
-            self.flaw("processed_id", "is missing", "name the column of 'processed_table' that has the id");
+            self.flaw("processed_id", MISSING, "name the column of 'processed_table' that has the id");
         }
         Some(Processed { table: TableName { schema: schema.cloned(), table: table? }, id: id?, at })
     }

@@ -7,8 +7,11 @@ mod condition;
 mod draft;
 mod mapping;
 mod name;
+mod preset;
+mod written;
 
 pub use condition::{Assignment, Condition, Operator, Value, parse_assignments};
 pub use draft::{Draft, Flaw, STAMP_TIMEOUT};
 pub use mapping::{ClaimBy, Done, Mapping, Origin, Processed, Tables};
 pub use name::{Dialect, Field, NAME_HELP, Name, TableName};
+pub use preset::{Preset, preset, presets};
