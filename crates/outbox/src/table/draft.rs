@@ -161,6 +161,10 @@ impl Reader {
         self.read(key, text, Name::parse, NAME_HELP)
     }
 
+    fn table(&mut self, key: &'static str, text: &String) -> Option<Name> {
+        self.read(key, Some(text), Name::parse_table, NAME_HELP)
+    }
+
     fn mapping(&mut self, draft: &Draft) -> Option<Mapping> {
         let schema = self.name("schema", draft.schema.as_ref());
         let tables = self.tables(draft, schema.as_ref());
@@ -267,7 +271,7 @@ impl Reader {
             }
             (None, names) => {
                 let tables: Vec<_> =
-                    names.iter().filter_map(|name| self.name("tables", Some(name))).map(named).collect();
+                    names.iter().filter_map(|name| self.table("tables", name)).map(named).collect();
                 if let Some(twice) =
                     tables.iter().enumerate().find(|(at, table)| tables[..*at].contains(table))
                 {
@@ -276,7 +280,7 @@ impl Reader {
                 Some(Tables::Named(tables))
             }
             (Some(pattern), []) => match pattern.split_once('*') {
-                None => Some(Tables::Named(vec![named(self.name("table", Some(pattern))?)])),
+                None => Some(Tables::Named(vec![named(self.table("table", pattern)?)])),
                 Some((prefix, suffix)) => {
                     // What remains must be a name; so that nothing else gets into the look at the catalogue.
                     if suffix.contains('*') {
@@ -306,7 +310,7 @@ impl Reader {
 
     fn processed(&mut self, draft: &Draft, schema: Option<&Name>) -> Option<Processed> {
         let (table, at) = (
-            self.name("processed_table", draft.processed_table.as_ref()),
+            draft.processed_table.as_ref().and_then(|name| self.table("processed_table", name)),
             self.name("processed_at", draft.processed_at.as_ref()),
         );
         let id = self.name("processed_id", draft.processed_id.as_ref());
