@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 use crate::cli::args::Database;
 use crate::connection::Kind;
 use crate::options::{ExchangeKind, ExchangeOptions, QueueKind, Start, Topology};
-use crate::plan::{PipePlan, SinkPlan, SourcePlan, Target};
+use crate::plan::{Layout, PipePlan, SinkPlan, SourcePlan, Target};
 
 /// What to do about a template of a routing key.
 pub const TEMPLATE_HELP: &str = "write text with {type}, {type.dotted}, {key} or {header.NAME} in it";
@@ -60,13 +60,20 @@ impl Log {
 
     /// Opens the outbox of a source; a SQLite file is made if there is none.
     pub async fn connect(source: &SourcePlan) -> Result<Self> {
-        let (url, options) = (source.connection.url.reveal(), &source.options);
+        let url = source.connection.url.reveal();
+        let options = match &source.layout {
+            Layout::Log(options) => options,
+            Layout::Table(_) => {
+                return Err(Error::new(ErrorKind::Config, "a mapped table cannot be read yet"));
+            }
+        };
         match source.connection.kind {
             Kind::Postgres => {
                 let outbox = postgres::Outbox::connect(url).await?;
                 Ok(Self::Postgres(outbox.limits(options.limits).notify(options.notify)))
             }
             Kind::Sqlite => Ok(Self::Sqlite(sqlite::Outbox::connect(url).await?.limits(options.limits))),
+            Kind::MySql => Err(Error::new(ErrorKind::Config, "there is no log in MySQL yet")),
             Kind::Amqp => Err(Error::new(ErrorKind::Config, "a broker is no source")),
         }
     }

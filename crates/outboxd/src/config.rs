@@ -2,17 +2,23 @@
 //!
 //! Reading knows sections, keys and types; what refers to what is the business of [`crate::plan`].
 
+mod source;
+mod table;
+
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::mistake::At;
+use crate::mistake::{At, Place};
 use crate::options::{
     ExchangeKind, ExchangeOptions, GROUP_WORDS, LEVELS, LogFormat, LogOptions, ON_DEAD_WORDS, ORDER_WORDS,
-    OUTAGE_WORDS, PipeOptions, QueueKind, QueueOptions, SourceOptions, Start, Topology,
+    OUTAGE_WORDS, PipeOptions, QueueKind, QueueOptions, Start, Topology,
 };
 use crate::reader::Section;
 use crate::secret::Secret;
+
+use source::read_source;
+pub use source::{LayoutConfig, SourceConfig};
 
 /// A whole file.
 #[derive(Debug, Default)]
@@ -42,19 +48,6 @@ pub struct ConnectionConfig {
     pub password: Option<At<Secret>>,
     /// Whether it may go unencrypted to another host.
     pub plaintext: bool,
-}
-
-/// A log to read from.
-#[derive(Debug)]
-pub struct SourceConfig {
-    /// Its name.
-    pub name: At<String>,
-    /// The connection.
-    pub on: Option<At<String>>,
-    /// Everything else.
-    pub options: SourceOptions,
-    /// Where the limit of the payload was set.
-    pub max_payload_place: usize,
 }
 
 /// A place to send to.
@@ -96,7 +89,11 @@ pub struct PipeConfig {
     /// Everything else.
     pub options: PipeOptions,
     /// Where the lease was set.
-    pub lease_place: usize,
+    pub lease_place: Place,
+    /// Where the attempts were set, if they were.
+    pub attempts_place: Option<Place>,
+    /// Where the start was set, if it was.
+    pub start_place: Option<Place>,
 }
 
 impl Config {
@@ -157,26 +154,6 @@ fn read_connections(section: &Section<'_>) -> Vec<ConnectionConfig> {
         connections.push(ConnectionConfig { name, url, password, plaintext });
     }
     connections
-}
-
-fn read_source(name: At<String>, section: Section<'_>) -> SourceConfig {
-    let mut options = SourceOptions::default();
-    let on = section.required("on", "name the connection: on = \"…\"");
-    if let Some(layout) = section.text("layout")
-        && layout.value != "log"
-    {
-        let rule = if layout.value == "table" { "is not supported yet" } else { "is no layout" };
-        section.note("layout", rule, "use layout = \"log\", or leave it out");
-    }
-    section.duration_or_never("retention", minutes(1)..=days(36_500), &mut options.retention);
-    section.size("max_payload", 1..=1 << 30, &mut options.limits.payload);
-    count(&section, "max_headers", 0..=10_000, &mut options.limits.headers);
-    section.size("max_header_bytes", 1..=16 << 20, &mut options.limits.header_bytes);
-    section.flag("notify", &mut options.notify);
-    let max_payload_place = section.place_of("max_payload");
-    let queue = "a queue as a source, which is not supported yet";
-    section.finish(&[("queue", queue), ("bind", queue), ("retry", queue)]);
-    SourceConfig { name, on, options, max_payload_place }
 }
 
 const EXCHANGE_KEYS: [&str; 7] =
@@ -306,8 +283,9 @@ fn read_pipe(name: At<String>, section: Section<'_>) -> PipeConfig {
     section.duration("drain", millis(0)..=minutes(60), &mut options.drain);
     section.choice("start", &Start::WORDS, &mut options.start);
     let lease_place = section.place_of("lease");
+    let (attempts_place, start_place) = (section.place_if_set("attempts"), section.place_if_set("start"));
     section.finish(&[]);
-    PipeConfig { name, from, to, options, lease_place }
+    PipeConfig { name, from, to, options, lease_place, attempts_place, start_place }
 }
 
 const BROKER_NAME_HELP: &str = "1 to 255 bytes without quotes, backslashes and control characters";

@@ -17,6 +17,8 @@ pub enum Kind {
     Sqlite,
     /// A PostgreSQL database.
     Postgres,
+    /// A MariaDB or MySQL database.
+    MySql,
     /// A RabbitMQ virtual host.
     Amqp,
 }
@@ -27,19 +29,21 @@ impl Kind {
         match self {
             Self::Sqlite => "sqlite",
             Self::Postgres => "postgres",
+            Self::MySql => "mysql",
             Self::Amqp => "amqp",
         }
     }
 }
 
 /// The schemes, with what they lead to; those with nothing are planned.
-const SCHEMES: [(&str, Option<Kind>); 11] = [
+const SCHEMES: [(&str, Option<Kind>); 12] = [
     ("sqlite", Some(Kind::Sqlite)),
     ("postgres", Some(Kind::Postgres)),
     ("postgresql", Some(Kind::Postgres)),
+    ("mysql", Some(Kind::MySql)),
+    ("mariadb", Some(Kind::MySql)),
     ("amqp", Some(Kind::Amqp)),
     ("amqps", Some(Kind::Amqp)),
-    ("mysql", None),
     ("kafka", None),
     ("nats", None),
     ("redis", None),
@@ -91,7 +95,7 @@ impl Connection {
                 return rule("has a password, which SQLite does not know", "remove 'password_file'");
             }
             Kind::Sqlite => sqlite_url(url, base)?,
-            Kind::Postgres | Kind::Amqp => server_url(kind, url, password, plaintext)?,
+            Kind::Postgres | Kind::MySql | Kind::Amqp => server_url(kind, url, password, plaintext)?,
         };
         Ok(Self { name: name.to_owned(), kind, url: SecretUrl::new(url), plaintext })
     }
@@ -168,43 +172,77 @@ fn server_url(kind: Kind, text: &str, password: Option<&Secret>, plaintext: bool
             );
         }
     }
-    let remote = !is_local(&url);
+    let remote = !is_local(kind, &url);
     match kind {
         Kind::Amqp if remote && !plaintext && url.scheme() == "amqp" => {
             let help = "use amqps://, or set plaintext = true on the connection if the network is trusted";
             return rule("would send unencrypted to another host", help);
         }
-        Kind::Postgres => check_sslmode(&mut url, remote, plaintext)?,
+        Kind::Postgres => check_tls(&mut url, &POSTGRES_TLS, remote, plaintext)?,
+        Kind::MySql => check_tls(&mut url, &MYSQL_TLS, remote, plaintext)?,
         Kind::Amqp | Kind::Sqlite => {}
     }
     Ok(url.into())
 }
 
+/// How a driver is told to encrypt: its parameter, and its modes from the weakest.
+struct Tls {
+    parameter: &'static str,
+    may_be_plain: &'static [&'static str],
+    encrypted: &'static [&'static str],
+    verified: &'static str,
+}
+
+const POSTGRES_TLS: Tls = Tls {
+    parameter: "sslmode",
+    may_be_plain: &["disable", "allow", "prefer"],
+    encrypted: &["require", "verify-ca", "verify-full"],
+    verified: "verify-full",
+};
+
+const MYSQL_TLS: Tls = Tls {
+    parameter: "ssl-mode",
+    may_be_plain: &["DISABLED", "PREFERRED"],
+    encrypted: &["REQUIRED", "VERIFY_CA", "VERIFY_IDENTITY"],
+    verified: "VERIFY_IDENTITY",
+};
+
 /// Remote hosts are verified unless the URL or the person says otherwise.
-fn check_sslmode(url: &mut Url, remote: bool, plaintext: bool) -> Result<(), Rule> {
-    let modes = ["disable", "allow", "prefer", "require", "verify-ca", "verify-full"];
+fn check_tls(url: &mut Url, tls: &Tls, remote: bool, plaintext: bool) -> Result<(), Rule> {
+    let (parameter, verified) = (tls.parameter, tls.verified);
     let is_mode = |name: &str| name == "sslmode" || name == "ssl-mode";
-    let mode = url.query_pairs().find(|(name, _)| is_mode(name)).map(|(_, value)| value.into_owned());
-    match mode.as_deref() {
-        Some(mode) if !modes.contains(&mode) => {
-            rule(format!("has an unknown sslmode '{}'", mask(mode)), did_you_mean(mode, modes))
+    // All of them: which one of several holds is the driver's business.
+    let modes = url.query_pairs().filter(|(name, _)| is_mode(name)).map(|(_, value)| value.into_owned());
+    let modes: Vec<String> = modes.collect();
+    for mode in &modes {
+        let is_one_of = |known: &[&str]| known.iter().any(|other| other.eq_ignore_ascii_case(mode));
+        if is_one_of(tls.may_be_plain) {
+            if remote && !plaintext {
+                let help = format!(
+                    "use {parameter}={verified}, or set plaintext = true on the connection if the network is trusted"
+                );
+                return rule(format!("may go unencrypted to another host ({parameter}={mode})"), help);
+            }
+        } else if !is_one_of(tls.encrypted) {
+            let known = tls.may_be_plain.iter().chain(tls.encrypted).copied();
+            return rule(format!("has an unknown {parameter} '{}'", mask(mode)), did_you_mean(mode, known));
         }
-        Some(mode @ ("disable" | "allow" | "prefer")) if remote && !plaintext => {
-            let help = "use sslmode=verify-full, or set plaintext = true on the connection if the network is trusted";
-            rule(format!("may go unencrypted to another host (sslmode={mode})"), help)
-        }
-        None if remote && !plaintext => {
-            url.query_pairs_mut().append_pair("sslmode", "verify-full");
-            Ok(())
-        }
-        _ => Ok(()),
     }
+    if modes.is_empty() && remote && !plaintext {
+        url.query_pairs_mut().append_pair(parameter, verified);
+    }
+    Ok(())
 }
 
 /// Whether nothing leaves this machine: loopback, or a socket in the file system.
-fn is_local(url: &Url) -> bool {
-    if let Some((_, host)) = url.query_pairs().find(|(name, _)| name == "host" || name == "hostaddr") {
-        return is_local_host(&host);
+fn is_local(kind: Kind, url: &Url) -> bool {
+    // What the driver would ignore must not make a host look local.
+    let elsewhere: &[&str] = match kind {
+        Kind::MySql => &["socket"],
+        _ => &["host", "hostaddr"],
+    };
+    if let Some((name, host)) = url.query_pairs().find(|(name, _)| elsewhere.contains(&&**name)) {
+        return name == "socket" || is_local_host(&host);
     }
     match url.host() {
         None => true,
@@ -241,6 +279,9 @@ mod tests {
     fn the_scheme_decides_the_kind() {
         assert_eq!(parse("sqlite:a.db", false).expect("valid").kind, Kind::Sqlite);
         assert_eq!(parse("postgresql://localhost/a", false).expect("valid").kind, Kind::Postgres);
+        for scheme in ["mysql", "mariadb"] {
+            assert_eq!(parse(&format!("{scheme}://localhost/a"), false).expect("valid").kind, Kind::MySql);
+        }
         assert_eq!(parse("amqps://broker.example", false).expect("valid").kind, Kind::Amqp);
         assert!(broken("postgers://localhost/a").contains("did you mean 'postgres'?"));
         assert!(broken("mongodb://localhost").contains("unknown; known are sqlite:, postgres:"));
@@ -283,6 +324,26 @@ mod tests {
             let connection = parse(local, false).expect(local);
             assert!(!connection.url.reveal().contains("sslmode"), "{local}");
         }
+        assert!(
+            broken("postgres://db.example/a?sslmode=require&sslmode=disable").contains("sslmode=disable")
+        );
+    }
+
+    #[test]
+    fn mysql_is_encrypted_in_its_own_words() {
+        let remote = parse("mysql://app@db.example/a", false).expect("valid");
+        assert_eq!(remote.url.reveal(), "mysql://app@db.example/a?ssl-mode=VERIFY_IDENTITY");
+        let chosen = parse("mariadb://app@db.example/a?ssl-mode=required", false).expect("valid");
+        assert!(chosen.url.reveal().ends_with("?ssl-mode=required"));
+        for local in ["mysql://localhost/a", "mysql://app@db.example/a?socket=/run/mysqld/mysqld.sock"] {
+            assert!(!parse(local, false).expect(local).url.reveal().contains("ssl"), "{local}");
+        }
+        assert!(broken("mysql://db.example/a?ssl-mode=PREFERRED").contains("VERIFY_IDENTITY"));
+        assert!(broken("mysql://db.example/a?ssl-mode=verify-full").contains("unknown ssl-mode"));
+        // The driver of MySQL knows no such parameter: it would go to db.example.
+        let elsewhere = parse("mysql://db.example/a?host=localhost", false).expect("valid");
+        assert!(elsewhere.url.reveal().ends_with("ssl-mode=VERIFY_IDENTITY"));
+        assert!(parse("mysql://db.example/a?ssl-mode=disabled", true).is_ok());
     }
 
     #[test]

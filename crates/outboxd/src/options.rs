@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use outbox::policy::{OnDead, Order, Outage};
+use outbox::table::Mapping;
 use outbox::{Group, Limits, Policy};
 
 /// How a log is kept.
@@ -22,6 +23,27 @@ impl Default for SourceOptions {
         Self { retention, limits: Limits::default(), notify: false }
     }
 }
+
+/// A table that somebody else made.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TableOptions {
+    /// Which column is what.
+    pub mapping: Mapping,
+    /// Rows that are done are removed after this time; none leaves them to their owner.
+    pub retention: Option<Duration>,
+}
+
+/// The kinds of a source.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LayoutWord {
+    /// A log of ours.
+    Log,
+    /// A table that somebody else made.
+    Table,
+}
+
+/// The words for [`LayoutWord`] in the configuration.
+pub const LAYOUT_WORDS: [(&str, LayoutWord); 2] = [("log", LayoutWord::Log), ("table", LayoutWord::Table)];
 
 /// The kind of an exchange.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

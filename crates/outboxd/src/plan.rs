@@ -1,18 +1,23 @@
 //! From the configuration to a checked plan: every name leads somewhere, every kind fits, nothing is
 //! contradictory. Whoever holds a [`Plan`] need not check again.
 
+mod table;
+
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use toml::de::DeTable;
 use url::Url;
 
 use crate::backends;
-use crate::config::{Config, ConnectionConfig, PipeConfig, SinkConfig, SourceConfig, TargetConfig};
+use crate::config::{
+    Config, ConnectionConfig, LayoutConfig, PipeConfig, SinkConfig, SourceConfig, TargetConfig,
+};
 use crate::connection::{Connection, Kind};
 use crate::mistake::{At, Invalid, Mistakes, Place, did_you_mean};
-use crate::options::{ExchangeOptions, LogOptions, PipeOptions, SourceOptions};
+use crate::options::{ExchangeOptions, LogOptions, PipeOptions, SourceOptions, TableOptions};
 use crate::quantity::{show_duration, show_size};
 use crate::reader::{Reader, Section};
 use crate::secret::mask;
@@ -34,15 +39,34 @@ pub struct Plan {
     pub pipes: BTreeMap<String, PipePlan>,
 }
 
-/// A log to read from.
+/// Something to read from.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SourcePlan {
     /// Its name.
     pub name: String,
     /// Where it is.
     pub connection: Connection,
-    /// How it is kept.
-    pub options: SourceOptions,
+    /// What it looks like there.
+    pub layout: Layout,
+}
+
+/// What a source looks like in its database.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Layout {
+    /// A log of ours.
+    Log(SourceOptions),
+    /// A table that somebody else made, in PostgreSQL or MySQL.
+    Table(Box<TableOptions>),
+}
+
+impl SourcePlan {
+    /// After which time what is done is removed, if ever.
+    pub fn retention(&self) -> Option<Duration> {
+        match &self.layout {
+            Layout::Log(options) => options.retention,
+            Layout::Table(options) => options.retention,
+        }
+    }
 }
 
 /// A place to send to.
@@ -148,16 +172,17 @@ impl Checker<'_> {
             );
         }
         let connections = self.connections(config.connections);
-        let payload_places: BTreeMap<String, Place> = config
+        let places: BTreeMap<String, Place> = config
             .sources
             .iter()
-            .map(|source| (source.name.value.clone(), source.max_payload_place))
+            .filter_map(|source| Some((source.name.value.clone(), source.layout.as_ref()?.limit_place())))
             .collect();
         let sources = self.sources(config.sources, &connections);
         let sinks = self.sinks(config.sinks, &connections);
         let mut pipes = BTreeMap::new();
+        self.one_pipe_per_table(&config.pipes, &sources);
         for pipe in config.pipes {
-            if let Some(pipe) = self.pipe(pipe, &sources, &sinks, &payload_places) {
+            if let Some(pipe) = self.pipe(pipe, &sources, &sinks, &places) {
                 pipes.insert(pipe.name.clone(), pipe);
             }
         }
@@ -242,23 +267,35 @@ impl Checker<'_> {
                 if connection.kind == Kind::Amqp {
                     let what =
                         format!("{whose}.on = \"{}\": a queue as a source is not supported yet", on.value);
-                    self.mistakes.note(on.place, what, "name a sqlite: or postgres: connection");
+                    self.mistakes.note(on.place, what, "name a connection to a database");
                     return None;
                 }
-                let other = sources.values().flatten().find(|other| other.connection.name == connection.name);
-                if let Some(other) = other {
-                    let what = format!(
-                        "{whose}.on = \"{}\": '{}' is the source for it already",
-                        on.value, other.name
-                    );
-                    let help = "a database has one log; let both pipes read from the one source";
-                    self.mistakes.note(on.place, what, help);
+                let layout = config.layout?;
+                if let Err((rule, help)) = table::fits(&layout, connection.kind) {
+                    self.mistakes.note(on.place, format!("{whose}.on = \"{}\": {rule}", on.value), help);
+                    return None;
                 }
-                Some(SourcePlan {
-                    name: name.clone(),
-                    connection: connection.clone(),
-                    options: config.options,
-                })
+                let layout = match layout {
+                    LayoutConfig::Table { options, table_place, .. } => {
+                        self.no_dot(&whose, &options.mapping, connection.kind, table_place);
+                        Layout::Table(options)
+                    }
+                    LayoutConfig::Log { options, .. } => {
+                        let is_its_log = |other: &&SourcePlan| {
+                            other.connection.name == connection.name && matches!(other.layout, Layout::Log(_))
+                        };
+                        if let Some(other) = sources.values().flatten().find(is_its_log) {
+                            let what = format!(
+                                "{whose}.on = \"{}\": '{}' is the source for it already",
+                                on.value, other.name
+                            );
+                            let help = "a database has one log; let both pipes read from the one source";
+                            self.mistakes.note(on.place, what, help);
+                        }
+                        Layout::Log(options)
+                    }
+                };
+                Some(SourcePlan { name: name.clone(), connection: connection.clone(), layout })
             });
             sources.insert(name, plan);
         }
@@ -303,10 +340,10 @@ impl Checker<'_> {
 
     fn pipe(
         &self,
-        config: PipeConfig,
+        mut config: PipeConfig,
         sources: &Known<SourcePlan>,
         sinks: &Known<SinkPlan>,
-        payload_places: &BTreeMap<String, Place>,
+        places: &BTreeMap<String, Place>,
     ) -> Option<PipePlan> {
         self.name("pipes", &config.name);
         let whose = format!("pipes.{}", config.name.value);
@@ -314,32 +351,45 @@ impl Checker<'_> {
         let source = config.from.as_ref().map(|from| self.find(&whose, "from", from, sources, "source"));
         let sink = config.to.as_ref().map(|to| self.find(&whose, "to", to, sinks, "sink"));
         let (source, sink) = (source??, sink??);
-        if let Target::Exchange(_, exchange) = &sink.target {
-            if config.options.lease < exchange.timeout * 2 {
-                let (lease, timeout) = (show_duration(config.options.lease), show_duration(exchange.timeout));
-                let what = format!(
-                    "{whose}.lease = \"{lease}\": is too short for sink '{}' with timeout = \"{timeout}\"",
-                    sink.name
-                );
-                self.mistakes.note(config.lease_place, what, "the lease must be at least twice the timeout");
-            }
-            let payload = source.options.limits.payload;
-            if payload > exchange.max_message {
-                let (payload, most) = (show_size(payload), show_size(exchange.max_message));
-                let what = format!(
-                    "sources.{}.max_payload = \"{payload}\": is above max_message = \"{most}\" of sink '{}'",
-                    source.name, sink.name
-                );
-                let place = payload_places.get(&source.name).copied().unwrap_or(config.lease_place);
-                self.mistakes.note(
-                    place,
-                    what,
-                    "lower 'max_payload', or raise 'max_message' if the broker allows it",
-                );
-            }
+        let place = places.get(&source.name).copied().unwrap_or(config.lease_place);
+        match &source.layout {
+            Layout::Log(options) => self.log_pipe(&config, source, options, sink, place),
+            Layout::Table(options) => self.table_pipe(&mut config, source, &options.mapping, sink, place),
         }
         let (from, to) = (source.name.clone(), sink.name.clone());
         Some(PipePlan { name: config.name.value, from, to, options: config.options })
+    }
+
+    /// A pipe whose source is a log; `place` is where the limit of its payload was set.
+    fn log_pipe(
+        &self,
+        config: &PipeConfig,
+        source: &SourcePlan,
+        log: &SourceOptions,
+        sink: &SinkPlan,
+        place: Place,
+    ) {
+        let Target::Exchange(_, exchange) = &sink.target else { return };
+        if config.options.lease < exchange.timeout * 2 {
+            let (lease, timeout) = (show_duration(config.options.lease), show_duration(exchange.timeout));
+            let what = format!(
+                "pipes.{}.lease = \"{lease}\": is too short for sink '{}' with timeout = \"{timeout}\"",
+                config.name.value, sink.name
+            );
+            self.mistakes.note(config.lease_place, what, "the lease must be at least twice the timeout");
+        }
+        if log.limits.payload > exchange.max_message {
+            let (payload, most) = (show_size(log.limits.payload), show_size(exchange.max_message));
+            let what = format!(
+                "sources.{}.max_payload = \"{payload}\": is above max_message = \"{most}\" of sink '{}'",
+                source.name, sink.name
+            );
+            self.mistakes.note(
+                place,
+                what,
+                "lower 'max_payload', or raise 'max_message' if the broker allows it",
+            );
+        }
     }
 }
 
@@ -357,6 +407,8 @@ fn settled<T>(known: Known<T>) -> BTreeMap<String, T> {
     known.into_iter().filter_map(|(name, value)| Some((name, value?))).collect()
 }
 
+#[cfg(test)]
+mod table_tests;
 #[cfg(test)]
 #[path = "plan_tests.rs"]
 mod tests;

@@ -3,29 +3,29 @@
 use super::*;
 use crate::show::effective;
 
-const EXAMPLE: &str = include_str!("../assets/outboxd.toml");
+pub(super) const EXAMPLE: &str = include_str!("../assets/outboxd.toml");
 
 fn environment(name: &str) -> Option<String> {
     (name == "RABBIT_PASSWORD").then(|| "canary".to_owned())
 }
 
-fn parse(text: &str) -> Result<Plan, Invalid> {
+pub(super) fn parse(text: &str) -> Result<Plan, Invalid> {
     Plan::parse(Path::new("/srv/outboxd.toml"), text, &environment)
 }
 
 /// The mistakes as they are shown, each with its help.
-fn mistakes(text: &str) -> Vec<String> {
+pub(super) fn mistakes(text: &str) -> Vec<String> {
     let invalid = parse(text).expect_err("it should be refused");
     invalid.mistakes.iter().map(|mistake| format!("{mistake} | {}", mistake.help)).collect()
 }
 
-fn only_mistake(text: &str) -> String {
+pub(super) fn only_mistake(text: &str) -> String {
     let mut found = mistakes(text);
     assert_eq!(found.len(), 1, "{found:#?}");
     found.remove(0)
 }
 
-const BASE: &str = "[connections]\nshop = \"sqlite:shop.db\"\nrabbit = \"amqp://localhost\"\n\
+pub(super) const BASE: &str = "[connections]\nshop = \"sqlite:shop.db\"\nrabbit = \"amqp://localhost\"\n\
     [sources.orders]\non = \"shop\"\n[sinks.screen]\nstdout = true\n[sinks.events]\non = \"rabbit\"\n\
     exchange = \"e\"\n[pipes.relay]\nfrom = \"orders\"\nto = \"screen\"\n";
 
@@ -43,15 +43,17 @@ fn the_example_is_valid_and_shows_the_defaults() {
         let is_key = bare
             .split_once(" = ")
             .is_some_and(|(key, _)| key.chars().all(|c| c.is_ascii_lowercase() || c == '_'));
-        let keep = is_key && !matches!(section, "[connections]" | "[sinks.events]" | "[relay]");
-        let header = bare.starts_with('[') && !matches!(bare, "[sinks.events]" | "[relay]");
+        let keep = is_key
+            && !matches!(section, "[connections]" | "[sinks.events]" | "[sources.tickets]" | "[relay]");
+        let header =
+            bare.starts_with('[') && !matches!(bare, "[sinks.events]" | "[sources.tickets]" | "[relay]");
         full.push_str(if keep || header { bare } else { line });
         full.push('\n');
     }
     assert!(full.contains("\nlease = \"30s\""), "{full}");
     assert_eq!(parse(&full).expect("the uncommented example is valid"), plain);
     assert_eq!(plain.pipes["relay"].options, PipeOptions::default());
-    assert_eq!(plain.sources["orders"].options, SourceOptions::default());
+    assert_eq!(plain.sources["orders"].layout, Layout::Log(SourceOptions::default()));
     assert_eq!(plain.log, LogOptions::default());
 }
 
@@ -93,7 +95,9 @@ fn what_config_show_prints_is_a_configuration_with_the_same_plan() {
 #[test]
 fn every_key_of_the_code_is_in_the_reference() {
     let reference = include_str!("../../../docs/reference/config.md");
-    let text = format!("{BASE}[log]\n[relay]\n[connections.c]\nurl = \"sqlite:x.db\"\n")
+    let table = "[connections.c]\nurl = \"postgres://localhost/c\"\n[sources.t]\non = \"c\"\npreset = \"ticketflow\"\n\
+        processed = { table = \"P\", id = \"I\" }\n";
+    let text = format!("{BASE}[log]\n[relay]\n{table}")
         .replace("exchange = \"e\"", "exchange = \"e\"\nqueues = [{ name = \"q\" }]");
     let (plan, keys) = Plan::parse_noting_keys(Path::new("/srv/outboxd.toml"), &text, &environment);
     plan.expect("it is valid");
@@ -153,7 +157,7 @@ fn every_mistake_is_told_in_one_run_in_the_order_of_the_file() {
     assert!(found[6].contains("there is no such sink | known are: events, screen"), "{found:#?}");
 }
 
-fn assert_each(cases: &[(String, &str)]) {
+pub(super) fn assert_each(cases: &[(String, &str)]) {
     for (text, expected) in cases {
         let line = only_mistake(text);
         assert!(line.contains(expected), "expected: {expected}\nfound:    {line}");
@@ -223,8 +227,8 @@ fn values_that_break_a_rule() {
     assert_each(&[
         (base("stdout = true", "http = \"http://localhost\"\nstdout = true"), "not supported yet"),
         (
-            base("on = \"shop\"", "on = \"shop\"\nlayout = \"table\""),
-            "layout = \"table\": is not supported yet",
+            base("on = \"shop\"", "on = \"shop\"\nlayout = \"tabel\""),
+            "layout = \"tabel\": must be one of: log, table | did you mean 'table'?",
         ),
         (base("exchange = \"e\"", "exchange = \"e'x\""), "a character that a name cannot have"),
         (

@@ -66,6 +66,16 @@ impl<'a> Section<'a> {
         self.table.get(key).map_or(self.place, |value| start(value.span()))
     }
 
+    /// Where a key's value stands, if it is set.
+    pub fn place_if_set(&self, key: &str) -> Option<Place> {
+        self.is_set(key).then(|| self.place_of(key))
+    }
+
+    /// Whether the key is set, which does not make it known.
+    pub fn is_set(&self, key: &str) -> bool {
+        self.table.get(key).is_some()
+    }
+
     /// Whether the key is set; asking makes it known.
     pub fn has(&self, key: &'static str) -> bool {
         self.entry(key).is_some()
@@ -211,6 +221,21 @@ impl<'a> Section<'a> {
         }
     }
 
+    /// A whole number of 64 bits, also a negative one.
+    pub fn integer(&self, key: &'static str) -> Option<i64> {
+        let value = self.entry(key)?;
+        let help = "write a number of 64 bits, without quotes";
+        let DeValue::Integer(number) = value.get_ref() else {
+            self.note_type(key, value.get_ref(), "a whole number", help);
+            return None;
+        };
+        let read = i64::from_str_radix(number.as_str(), number.radix());
+        if read.is_err() {
+            self.note(key, "is out of range", help);
+        }
+        read.ok()
+    }
+
     /// `true` or `false`.
     pub fn flag(&self, key: &'static str, into: &mut bool) {
         let Some(value) = self.entry(key) else { return };
@@ -242,6 +267,18 @@ impl<'a> Section<'a> {
             return Vec::new();
         };
         items.iter().filter_map(|item| self.expand(key, item)).collect()
+    }
+
+    /// A string, or a list of at least one.
+    pub fn one_or_more(&self, key: &'static str) -> Vec<At<String>> {
+        match self.entry(key).map(Spanned::get_ref) {
+            Some(DeValue::Array(items)) if items.is_empty() => {
+                self.note(key, "is an empty list", "name at least one, or remove the key");
+                Vec::new()
+            }
+            Some(DeValue::Array(_)) => self.texts(key),
+            _ => self.text(key).into_iter().collect(),
+        }
     }
 
     /// A list of tables.

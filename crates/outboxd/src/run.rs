@@ -148,7 +148,7 @@ impl SourceWorker {
         // Ends with the pipes of this source, which may be before the others stop.
         let stop = self.stop.child_token();
         let _stop_retention = stop.clone().drop_guard();
-        if let Some(age) = self.source.options.retention
+        if let Some(age) = self.source.retention()
             && !self.once
         {
             tokio::spawn(retain(self.source.clone(), log.clone(), age, stop.clone()));

@@ -174,6 +174,15 @@ const SIGNS: [&str; 10] = ["<=", ">=", "<>", "!=", "=", "<", ">", "(", ")", ","]
 /// Words that are no columns, unless they stand in double quotes.
 const RESERVED: [&str; 10] = ["and", "or", "not", "is", "null", "in", "true", "false", "now", "between"];
 
+/// Whether a name reads as a column without double quotes.
+pub(super) fn is_plain_column(name: &str) -> bool {
+    matches!(tokens(name).as_deref(), Ok([(_, Token::Word(word))]) if word == name && !is_reserved(word))
+}
+
+fn is_reserved(word: &str) -> bool {
+    RESERVED.iter().any(|reserved| word.eq_ignore_ascii_case(reserved))
+}
+
 struct Parser {
     tokens: Vec<(usize, Token)>,
     at: usize,
@@ -318,11 +327,7 @@ impl Parser {
     fn column(&mut self) -> Result<Name, String> {
         let name = match self.peek() {
             Some(Token::Quoted(name)) => name.clone(),
-            Some(Token::Word(word))
-                if !RESERVED.iter().any(|reserved| word.eq_ignore_ascii_case(reserved)) =>
-            {
-                word.clone()
-            }
+            Some(Token::Word(word)) if !is_reserved(word) => word.clone(),
             _ => return self.wrong("a column"),
         };
         self.at += 1;

@@ -56,6 +56,15 @@ pub struct Flaw {
     pub help: String,
 }
 
+impl Flaw {
+    /// Whether the key is not set, and has to be.
+    pub fn is_missing(&self) -> bool {
+        self.what == MISSING
+    }
+}
+
+const MISSING: &str = "is missing";
+
 /// How long a stamp counts if nothing else is said.
 pub const STAMP_TIMEOUT: Duration = Duration::from_secs(5 * 60);
 
@@ -143,13 +152,17 @@ impl Reader {
         help: &str,
     ) -> Option<T> {
         if text.is_none() {
-            self.flaw(key, "is missing", help);
+            self.flaw(key, MISSING, help);
         }
         self.read(key, text, parse, help)
     }
 
     fn name(&mut self, key: &'static str, text: Option<&String>) -> Option<Name> {
         self.read(key, text, Name::parse, NAME_HELP)
+    }
+
+    fn table(&mut self, key: &'static str, text: &String) -> Option<Name> {
+        self.read(key, Some(text), Name::parse_table, NAME_HELP)
     }
 
     fn mapping(&mut self, draft: &Draft) -> Option<Mapping> {
@@ -253,12 +266,12 @@ impl Reader {
                 None
             }
             (None, []) => {
-                self.flaw("table", "is missing", HELP);
+                self.flaw("table", MISSING, HELP);
                 None
             }
             (None, names) => {
                 let tables: Vec<_> =
-                    names.iter().filter_map(|name| self.name("tables", Some(name))).map(named).collect();
+                    names.iter().filter_map(|name| self.table("tables", name)).map(named).collect();
                 if let Some(twice) =
                     tables.iter().enumerate().find(|(at, table)| tables[..*at].contains(table))
                 {
@@ -267,7 +280,7 @@ impl Reader {
                 Some(Tables::Named(tables))
             }
             (Some(pattern), []) => match pattern.split_once('*') {
-                None => Some(Tables::Named(vec![named(self.name("table", Some(pattern))?)])),
+                None => Some(Tables::Named(vec![named(self.table("table", pattern)?)])),
                 Some((prefix, suffix)) => {
                     // What remains must be a name; so that nothing else gets into the look at the catalogue.
                     if suffix.contains('*') {
@@ -297,18 +310,18 @@ impl Reader {
 
     fn processed(&mut self, draft: &Draft, schema: Option<&Name>) -> Option<Processed> {
         let (table, at) = (
-            self.name("processed_table", draft.processed_table.as_ref()),
+            draft.processed_table.as_ref().and_then(|name| self.table("processed_table", name)),
             self.name("processed_at", draft.processed_at.as_ref()),
         );
         let id = self.name("processed_id", draft.processed_id.as_ref());
         if draft.processed_table.is_none() {
             if draft.processed_id.is_some() || draft.processed_at.is_some() {
-                self.flaw("processed_table", "is missing", "name the table of the ids that were published");
+                self.flaw("processed_table", MISSING, "name the table of the ids that were published");
             }
             return None;
         }
         if draft.processed_id.is_none() {
-            self.flaw("processed_id", "is missing", "name the column of 'processed_table' that has the id");
+            self.flaw("processed_id", MISSING, "name the column of 'processed_table' that has the id");
         }
         Some(Processed { table: TableName { schema: schema.cloned(), table: table? }, id: id?, at })
     }

@@ -12,6 +12,7 @@ mod draft;
 pub(crate) mod driver;
 mod mapping;
 mod name;
+mod preset;
 #[cfg(any(feature = "postgres", feature = "mysql"))]
 mod row;
 #[cfg(any(feature = "postgres", feature = "mysql"))]
@@ -20,11 +21,13 @@ mod settle;
 pub(crate) mod source;
 #[cfg(any(feature = "postgres", feature = "mysql"))]
 pub(crate) mod sql;
+mod written;
 
 pub use catalog::{Column, Layout, Type};
 pub use condition::{Assignment, Condition, Operator, Value, parse_assignments};
 pub use draft::{Draft, Flaw, STAMP_TIMEOUT};
 pub use mapping::{ClaimBy, Done, Mapping, Origin, Processed, Tables};
 pub use name::{Dialect, Field, NAME_HELP, Name, TableName};
+pub use preset::{Preset, preset, presets};
 #[cfg(any(feature = "postgres", feature = "mysql"))]
 pub use source::Reading;

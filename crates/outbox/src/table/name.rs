@@ -24,6 +24,10 @@ pub const NAME_HELP: &str = "write the name as the database has it, without quot
 impl Name {
     /// Reads a name; an error says which rule it breaks.
     pub fn parse(text: &str) -> Result<Self, String> {
+        Self::parse_with(text, "_$- ")
+    }
+
+    fn parse_with(text: &str, signs: &str) -> Result<Self, String> {
         let shown: String = text.chars().filter(|c| !c.is_control()).take(80).collect();
         if text.is_empty() {
             return Err("a name is missing".to_owned());
@@ -37,10 +41,16 @@ impl Name {
         if !text.starts_with(|c: char| c.is_alphanumeric() || c == '_') {
             return Err(format!("'{shown}' does not begin with a letter"));
         }
-        match text.chars().find(|c| !c.is_alphanumeric() && !"_$- ".contains(*c)) {
+        match text.chars().find(|c| !c.is_alphanumeric() && !signs.contains(*c)) {
             Some(c) => Err(format!("'{shown}' has {c:?} in it, which a name cannot have")),
             None => Ok(Self(text.to_owned())),
         }
+    }
+
+    /// Reads the name of a table, which may have a dot inside: MySQL has tables such as `cap.published`, whose
+    /// dot parts nothing.
+    pub fn parse_table(text: &str) -> Result<Self, String> {
+        if text.ends_with('.') { Self::parse(text) } else { Self::parse_with(text, "_$- .") }
     }
 
     /// The name, not quoted: for messages and for values, never for SQL.
@@ -165,6 +175,10 @@ mod tests {
             Name::parse(bad).expect_err(bad);
         }
         assert!(Name::parse(&"x".repeat(64)).is_err());
+        assert_eq!(Name::parse_table("cap.published").unwrap().quoted(Dialect::MySql), "`cap.published`");
+        for bad in ["", ".a", "a.", "a.b;c", "a.`b"] {
+            Name::parse_table(bad).expect_err(bad);
+        }
         let name = Name::parse("DispatchedAt").unwrap();
         assert_eq!(name.quoted(Dialect::Postgres), "\"DispatchedAt\"");
         assert_eq!(name.quoted(Dialect::MySql), "`DispatchedAt`");

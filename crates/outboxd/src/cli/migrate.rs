@@ -10,6 +10,7 @@ use super::output::Output;
 use super::{choose, load};
 use crate::backends::{self, Log};
 use crate::connection::Kind;
+use crate::plan::Layout;
 use crate::trouble::{Exit, Trouble};
 
 /// Applies or prints the migrations.
@@ -18,16 +19,21 @@ pub async fn migrate(args: &MigrateArgs, file: &Path, output: &mut Output) -> an
         return print(database, output);
     }
     let plan = load(file)?;
-    let sources = choose(&plan, args.source.as_deref())?;
+    let (logs, tables): (Vec<_>, Vec<_>) = choose(&plan, args.source.as_deref())?
+        .into_iter()
+        .partition(|source| matches!(source.layout, Layout::Log(_)));
+    for table in tables {
+        output.note(format_args!("{}: a mapped table, nothing to migrate", table.name));
+    }
     if args.print.is_some() {
-        let kinds: BTreeSet<&str> = sources.iter().map(|source| source.connection.kind.as_str()).collect();
+        let kinds: BTreeSet<&str> = logs.iter().map(|source| source.connection.kind.as_str()).collect();
         for kind in kinds {
             print(if kind == Kind::Sqlite.as_str() { Database::Sqlite } else { Database::Postgres }, output)?;
         }
         return Ok(Exit::Ok);
     }
     let mut migrated = Vec::new();
-    for source in sources {
+    for source in logs {
         let trouble = |error| Trouble::at_source("cannot migrate", source, &error);
         let log = Log::connect(source).await.map_err(trouble)?;
         let applied = log.migrate().await.map_err(trouble)?;

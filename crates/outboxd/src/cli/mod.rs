@@ -36,7 +36,8 @@ use std::path::Path;
 
 use crate::backends::Log;
 use crate::mistake::did_you_mean;
-use crate::plan::{Plan, SourcePlan};
+use crate::options::SourceOptions;
+use crate::plan::{Layout, Plan, SourcePlan};
 use crate::trouble::{Exit, Trouble};
 
 /// Reads and checks the configuration.
@@ -90,6 +91,17 @@ pub fn choose_one<'p>(plan: &'p Plan, name: Option<&str>) -> Result<&'p SourcePl
         _ => {
             let names = plan.sources.keys().map(String::as_str).collect::<Vec<_>>().join(", ");
             Err(Trouble::usage("there are several sources", format!("choose one with --source: {names}")))
+        }
+    }
+}
+
+/// The options of a log; `why` says what a mapped table lacks for the verb.
+pub fn log_options<'p>(source: &'p SourcePlan, why: &str, help: &str) -> Result<&'p SourceOptions, Trouble> {
+    match &source.layout {
+        Layout::Log(options) => Ok(options),
+        Layout::Table(_) => {
+            let what = format!("source '{}' is a mapped table: {why}", source.name);
+            Err(Trouble::usage(what, help))
         }
     }
 }

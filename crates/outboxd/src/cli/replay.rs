@@ -7,14 +7,17 @@ use super::args::ReplayArgs;
 use super::consent::{Answer, ask, messages};
 use super::list::check_pipe;
 use super::output::Output;
-use super::{choose_one, open};
+use super::{choose_one, log_options, open};
 use crate::plan::Plan;
 use crate::trouble::Exit;
 
 /// Moves the cursor of a pipe back; tells first how many messages come again.
 pub async fn replay(args: &ReplayArgs, plan: &Plan, output: &mut Output) -> anyhow::Result<Exit> {
     let configured = plan.pipes.get(&args.pipe).map(|pipe| pipe.from.as_str());
-    let opened = open(choose_one(plan, args.source.as_deref().or(configured))?).await?;
+    let source = choose_one(plan, args.source.as_deref().or(configured))?;
+    let help = "make rows pending again in the table itself; `outboxd retry` does so for dead ones";
+    log_options(source, "its marks are its only progress, and no cursor can be moved back", help)?;
+    let opened = open(source).await?;
     check_pipe(Some(&args.pipe), plan, std::slice::from_ref(&opened)).await?;
     let from = match (&args.from_id, args.from_time) {
         (Some(id), _) => ReplayFrom::Message(id.as_str().into()),

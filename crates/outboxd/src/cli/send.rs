@@ -8,14 +8,15 @@ use serde_json::json;
 
 use super::args::SendArgs;
 use super::output::Output;
-use super::{choose_one, open};
+use super::{choose_one, log_options, open};
 use crate::plan::Plan;
 use crate::trouble::Exit;
 
 /// Writes one message in a transaction of its own.
 pub async fn send(args: &SendArgs, plan: &Plan, output: &mut Output) -> anyhow::Result<Exit> {
     let source = choose_one(plan, args.source.as_deref())?;
-    let limit = source.options.limits.payload;
+    let help = "insert a row as the application does, or choose a log with --source";
+    let limit = log_options(source, "its application writes to it", help)?.limits.payload;
     let payload = match (&args.data, &args.file) {
         (Some(data), _) => data.clone().into_bytes(),
         (None, Some(path)) => {
