@@ -1,26 +1,26 @@
 //! From the configuration to a checked plan: every name leads somewhere, every kind fits, nothing is
 //! contradictory. Whoever holds a [`Plan`] need not check again.
 
+mod source;
 mod table;
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use toml::de::DeTable;
 use url::Url;
 
 use crate::backends;
-use crate::config::{
-    Config, ConnectionConfig, LayoutConfig, PipeConfig, SinkConfig, SourceConfig, TargetConfig,
-};
+use crate::config::{Config, ConnectionConfig, PipeConfig, SinkConfig, TargetConfig};
 use crate::connection::{Connection, Kind};
 use crate::mistake::{At, Invalid, Mistakes, Place, did_you_mean};
-use crate::options::{ExchangeOptions, LogOptions, PipeOptions, SourceOptions, TableOptions};
+use crate::options::{ExchangeOptions, LogOptions, PipeOptions, SourceOptions};
 use crate::quantity::{show_duration, show_size};
 use crate::reader::{Reader, Section};
 use crate::secret::mask;
+
+pub use source::{Layout, SourcePlan};
 
 /// What the program is to do.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -37,36 +37,6 @@ pub struct Plan {
     pub sinks: BTreeMap<String, SinkPlan>,
     /// By name.
     pub pipes: BTreeMap<String, PipePlan>,
-}
-
-/// Something to read from.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SourcePlan {
-    /// Its name.
-    pub name: String,
-    /// Where it is.
-    pub connection: Connection,
-    /// What it looks like there.
-    pub layout: Layout,
-}
-
-/// What a source looks like in its database.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Layout {
-    /// A log of ours.
-    Log(SourceOptions),
-    /// A table that somebody else made, in PostgreSQL or MySQL.
-    Table(Box<TableOptions>),
-}
-
-impl SourcePlan {
-    /// After which time what is done is removed, if ever.
-    pub fn retention(&self) -> Option<Duration> {
-        match &self.layout {
-            Layout::Log(options) => options.retention,
-            Layout::Table(options) => options.retention,
-        }
-    }
 }
 
 /// A place to send to.
@@ -254,52 +224,6 @@ impl Checker<'_> {
             connections.insert(config.name.value, parsed);
         }
         connections
-    }
-
-    fn sources(&self, configs: Vec<SourceConfig>, connections: &Known<Connection>) -> Known<SourcePlan> {
-        let mut sources: Known<SourcePlan> = Known::new();
-        for config in configs {
-            self.name("sources", &config.name);
-            let name = config.name.value;
-            let plan = config.on.and_then(|on| {
-                let whose = format!("sources.{name}");
-                let connection = self.find(&whose, "on", &on, connections, "connection")?;
-                if connection.kind == Kind::Amqp {
-                    let what =
-                        format!("{whose}.on = \"{}\": a queue as a source is not supported yet", on.value);
-                    self.mistakes.note(on.place, what, "name a connection to a database");
-                    return None;
-                }
-                let layout = config.layout?;
-                if let Err((rule, help)) = table::fits(&layout, connection.kind) {
-                    self.mistakes.note(on.place, format!("{whose}.on = \"{}\": {rule}", on.value), help);
-                    return None;
-                }
-                let layout = match layout {
-                    LayoutConfig::Table { options, table_place, .. } => {
-                        self.no_dot(&whose, &options.mapping, connection.kind, table_place);
-                        Layout::Table(options)
-                    }
-                    LayoutConfig::Log { options, .. } => {
-                        let is_its_log = |other: &&SourcePlan| {
-                            other.connection.name == connection.name && matches!(other.layout, Layout::Log(_))
-                        };
-                        if let Some(other) = sources.values().flatten().find(is_its_log) {
-                            let what = format!(
-                                "{whose}.on = \"{}\": '{}' is the source for it already",
-                                on.value, other.name
-                            );
-                            let help = "a database has one log; let both pipes read from the one source";
-                            self.mistakes.note(on.place, what, help);
-                        }
-                        Layout::Log(options)
-                    }
-                };
-                Some(SourcePlan { name: name.clone(), connection: connection.clone(), layout })
-            });
-            sources.insert(name, plan);
-        }
-        sources
     }
 
     fn sinks(&self, configs: Vec<SinkConfig>, connections: &Known<Connection>) -> Known<SinkPlan> {

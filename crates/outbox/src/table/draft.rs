@@ -417,7 +417,7 @@ mod tests {
         );
         assert_eq!(
             mapping.dead_when(),
-            Some(Condition::parse("Attempts >= 5 AND (DispatchedAt IS NULL)").unwrap()).map(flat)
+            Some(flat(Condition::parse("Attempts >= 5 AND (DispatchedAt IS NULL)").unwrap()))
         );
         assert_eq!(mapping.done_at().unwrap().as_str(), "DispatchedAt");
         let prisma = Draft {

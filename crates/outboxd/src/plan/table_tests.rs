@@ -6,6 +6,7 @@ use outbox::table::{ClaimBy, preset, presets};
 
 use super::tests::{EXAMPLE, assert_each, mistakes, only_mistake, parse};
 use super::*;
+use crate::options::TableOptions;
 use crate::show::effective;
 
 const REFERENCE: &str = include_str!("../../../../docs/reference/config.md");

@@ -24,7 +24,7 @@ fn an_unknown_scheme() {
         error,
         "outboxd.toml:3:8: connections.shop = \"oracle://shop\": the scheme 'oracle' is unknown"
     );
-    assert_eq!(help, "known are sqlite:, postgres:, postgresql:, amqp:, amqps:");
+    assert_eq!(help, "known are sqlite:, postgres:, postgresql:, mysql:, mariadb:, amqp:, amqps:");
 }
 
 #[test]
@@ -45,6 +45,55 @@ fn an_identifier_with_a_quote_in_it() {
     let (error, help) = mistake(&RELAY.replace("[pipes.relay]", "[pipes.\"rel'ay; DROP TABLE x\"]"));
     assert_eq!(error, "outboxd.toml:8:8: \"rel'ay; DROP TABLE x\" in [pipes] is no name");
     assert_eq!(help, "a name begins with a letter and has letters, digits, _ and -, at most 63");
+}
+
+/// A mapped table in a database that nobody can reach: whatever is told of it was found offline.
+const TICKETS: &str = r#"
+[connections]
+shop = "postgres://app@127.0.0.1:1/shop"
+[sources.tickets]
+on = "shop"
+preset = "ticketflow"
+[sinks.screen]
+stdout = true
+[pipes.relay]
+from = "tickets"
+to = "screen"
+"#;
+
+#[test]
+fn a_mapping_without_an_id_or_with_a_semicolon_in_it() {
+    let (error, help) = mistake(&TICKETS.replace("preset = \"ticketflow\"", "table = \"Outbox\"\ntype = \"T\"\npayload = \"P\"\npending = \"Done IS NULL\"\ndone = \"Done = now\""));
+    assert_eq!(error, "outboxd.toml:4:10: [sources.tickets] has no 'id'");
+    assert_eq!(help, "name the column that tells rows apart: id = \"Id\"");
+    let (error, help) =
+        mistake(&TICKETS.replace("\"ticketflow\"", "\"ticketflow\"\npending = \"a = 1; DROP TABLE x\""));
+    assert_eq!(
+        error,
+        "outboxd.toml:7:11: sources.tickets.pending = \"a = 1; DROP TABLE x\": at character 6: ';' cannot stand here"
+    );
+    assert!(help.starts_with("write a condition"), "{help}");
+    let (error, help) = mistake(&TICKETS.replace("\"ticketflow\"", "\"prism\""));
+    assert_eq!(error, "outboxd.toml:6:10: sources.tickets.preset = \"prism\": there is no such preset");
+    assert_eq!(help, "did you mean 'prisma'?");
+}
+
+#[test]
+fn a_verb_that_a_mapped_table_does_not_have() {
+    let program = Program::with(TICKETS);
+    let ran = program.run(&["send", "--type", "t", "--data", "x"]);
+    let (error, help) = ran.only_error(2);
+    assert_eq!(error, "source 'tickets' is a mapped table: its application writes to it");
+    assert!(help.starts_with("insert a row as the application does"), "{help}");
+    let ran = program.run(&["replay", "--pipe", "relay", "--from-start", "--yes"]);
+    let (error, help) = ran.only_error(2);
+    assert!(error.starts_with("source 'tickets' is a mapped table: "), "{error}");
+    assert!(help.contains("outboxd retry"), "{help}");
+    for args in [&["migrate"][..], &["migrate", "--print"]] {
+        let ran = program.run(args);
+        assert_eq!((ran.code, ran.stdout.as_str()), (0, ""), "{ran:?}");
+        assert!(ran.stderr.contains("tickets: a mapped table, nothing to migrate"), "{ran:?}");
+    }
 }
 
 #[test]
