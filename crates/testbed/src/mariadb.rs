@@ -188,6 +188,8 @@ impl Place {
             "--log-warnings=1",
         ]);
         command.args(&self.settings);
+        // Not the common /tmp: a server that starts removes the temporary tables that it finds there, whosever they are.
+        command.env("TMPDIR", &self.folder);
         // A stray MYSQL_HOME or MYSQL_UNIX_PORT of the developer must not lead us to another server.
         for (variable, _) in env::vars_os() {
             if variable.to_string_lossy().starts_with("MYSQL") {

@@ -1,3 +1,5 @@
+use std::path::Path;
+
 use anyhow::Result;
 use sqlx::{Connection, MySqlConnection, Row};
 use testbed::{MariaDb, available};
@@ -58,5 +60,14 @@ async fn settings_of_a_private_server_win() -> Result<()> {
     let Some(mariadb) = available(MariaDb::start_with(&settings).await) else { return Ok(()) };
     let mut connection = MySqlConnection::connect(&mariadb.admin_url()).await?;
     assert_eq!(number(&mut connection, "select cast(@@max_connections as signed)").await?, 17);
+    Ok(())
+}
+
+#[tokio::test]
+async fn its_temporary_tables_are_out_of_the_reach_of_other_servers() -> Result<()> {
+    let Some(mariadb) = testbed::mariadb().await else { return Ok(()) };
+    let mut connection = MySqlConnection::connect(&mariadb.admin_url()).await?;
+    let row = sqlx::raw_sql("select cast(@@tmpdir as char)").fetch_one(&mut connection).await?;
+    assert_eq!(Path::new(row.try_get::<&str, _>(0)?), mariadb.folder());
     Ok(())
 }
