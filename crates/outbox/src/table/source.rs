@@ -166,14 +166,15 @@ impl<D: Driver> TableSource<D> {
             return Ok(());
         }
         let before = *self.refreshed.lock().unwrap_or_else(PoisonError::into_inner);
-        if before.is_some_and(|at| at.elapsed() < REFRESH) {
+        let left_over = self.aside().is_left_over(Instant::now());
+        if before.is_some_and(|at| at.elapsed() < REFRESH) && !left_over {
             return Ok(());
         }
         let (held, waiting) =
             (layout.held_keys(self.shard.lane, MOST + 1), layout.waiting(self.shard.lane, MOST + 1));
         let held = held.filter(|_| self.reading.holds);
         // What waits by a time of its own is known, unless another relay set it aside.
-        let waiting = waiting.filter(|_| before.is_none());
+        let waiting = waiting.filter(|_| before.is_none() || left_over);
         if held.is_some() || waiting.is_some() {
             let mut tx = self.driver.begin(None).await?;
             if let Some(sql) = held {
@@ -198,19 +199,23 @@ impl<D: Driver> TableSource<D> {
         Ok(())
     }
 
-    /// Rows that were set aside, or stamped, by whoever had this shard before.
+    /// Rows that were set aside, or stamped, by whoever had this shard before. Their keys wait as a whole: what was
+    /// stamped last may have been stamped alone, while the rows before it had been given back.
     fn remember(&self, rows: &[Cells]) {
         let ours: HashSet<String> =
             self.open().iter().flat_map(|claim| claim.taken.iter().map(|taken| taken.id.clone())).collect();
         let now = Instant::now();
         let mut aside = self.aside();
+        let mut left = Vec::new();
         for cells in rows {
-            let Some(id) = text(cells, 0).filter(|id| !ours.contains(id)) else { continue };
-            let attempts = text(cells, 2).and_then(|text| text.parse().ok()).unwrap_or(0);
-            let wait = text(cells, 3).and_then(|text| text.parse::<i64>().ok()).unwrap_or(0);
-            let wait = Duration::from_micros(u64::try_from(wait).unwrap_or(0));
-            aside.put(&id, text(cells, 1).as_deref(), now + wait, attempts);
+            let (Some(id), Some(key)) = (text(cells, 0), text(cells, 1)) else { continue };
+            if ours.contains(&id) || aside.has(&id) {
+                continue;
+            }
+            let wait = text(cells, 2).and_then(|text| text.parse::<i64>().ok()).unwrap_or(0);
+            left.push((key, now + Duration::from_micros(u64::try_from(wait).unwrap_or(0))));
         }
+        aside.leave_only(left);
     }
 
     /// Begins a transaction in which rows may be claimed.
@@ -500,13 +505,15 @@ impl<D: Driver> Source for TableSource<D> {
 
     async fn close(&self) -> Result<()> {
         let open = std::mem::take(&mut *self.open());
+        let mut result = Ok(());
         for claim in open {
             let mut state = claim.state.lock().await;
             match std::mem::replace(&mut *state, State::Closed) {
                 State::Held(tx) => self.driver.roll_back(tx).await,
-                State::Loose => self.give_back(&claim).await?,
+                // A stamp that stays on is one that somebody left: found when the shard is owned again.
+                State::Loose if result.is_ok() => result = self.give_back(&claim).await,
                 State::Settled => *state = State::Settled,
-                State::Closed => {}
+                State::Loose | State::Closed => {}
             }
             let mut aside = self.aside();
             claim.taken.iter().for_each(|row| aside.back(&row.id));
@@ -517,6 +524,6 @@ impl<D: Driver> Source for TableSource<D> {
         if self.owned {
             self.driver.disown(self.shard.number).await;
         }
-        Ok(())
+        result
     }
 }

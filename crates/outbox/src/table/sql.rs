@@ -574,7 +574,7 @@ impl Layout {
         )
     }
 
-    /// Id, key, attempts and microseconds to wait of rows that are pending but not due, or stamped by somebody.
+    /// Id, key and microseconds to wait of rows that are pending but not due, or stamped by somebody.
     pub(crate) fn waiting(&self, lane: Lane, most: usize) -> Option<Sql> {
         let mapping = &self.mapping;
         let (when, wait) = match (&mapping.due, &mapping.claim) {
@@ -588,12 +588,11 @@ impl Layout {
             (None, ClaimBy::Lock) => return None,
         };
         let (key, id) = (self.key(), self.as_text(&mapping.id));
-        let attempts = mapping.attempts.as_ref().map_or_else(|| "null".to_owned(), |name| self.as_text(name));
         let (table, pending, lane) = (self.quoted(), self.pending(), self.lane(lane));
         Some(
             self.sql()
                 .push(&format!(
-                    "select {id}, {key}, {attempts}, {wait} from {table} as m \
+                    "select {id}, {key}, {wait} from {table} as m \
                      where {pending} and {when}{lane} and {key} is not null limit "
                 ))
                 .int(most as u64),
