@@ -1,6 +1,7 @@
 //! Writes as the application does: the result of a match and its event in one transaction.
 //!
 //! `cargo run --example data-registry-producer -- <postgres-url> [count]`
+#![allow(clippy::print_stdout, reason = "an example is there to be read on a screen")]
 
 use anyhow::Context;
 use serde_json::json;

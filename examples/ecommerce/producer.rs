@@ -1,6 +1,7 @@
 //! Writes as the application does: an order and its events in one transaction.
 //!
 //! `cargo run --example ecommerce-producer -- <postgres-url> [count] [--partitions]`
+#![allow(clippy::print_stdout, reason = "an example is there to be read on a screen")]
 
 use anyhow::Context;
 use serde_json::json;
@@ -51,7 +52,8 @@ pub async fn create_order(connection: &mut PgConnection, outbox: Outbox) -> anyh
     .execute(&mut *tx)
     .await
     .context("cannot write to \"Orders\"; was schema.sql run?")?;
-    let data = json!({ "OrderId": order.to_string(), "CustomerId": customer.to_string(), "TotalAmount": 99.95 });
+    let data =
+        json!({ "OrderId": order.to_string(), "CustomerId": customer.to_string(), "TotalAmount": 99.95 });
     save_event(&mut tx, outbox, order, "OrderCreated", &data).await?;
     tx.commit().await?;
     Ok(order)
