@@ -3,3 +3,4 @@
 mod chaos;
 mod fixture;
 mod postgres;
+mod promises;
