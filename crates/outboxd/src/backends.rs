@@ -5,14 +5,16 @@ use std::sync::Arc;
 
 use outbox::admin::Admin;
 use outbox::lines::Lines;
+use outbox::policy::{OnDead, Order};
 use outbox::rabbitmq::{self, Exchange, ExchangeConfig, QueueConfig};
+use outbox::table::{Mapping, Reading};
 use outbox::template::Template;
 use outbox::{Error, ErrorKind, Message, MessageId, Migration, Result, Sink, Source, postgres, sqlite};
 use tokio_util::sync::CancellationToken;
 
 use crate::cli::args::Database;
 use crate::connection::Kind;
-use crate::options::{ExchangeKind, ExchangeOptions, QueueKind, Start, Topology};
+use crate::options::{ExchangeKind, ExchangeOptions, PipeOptions, QueueKind, Start, Topology};
 use crate::plan::{Layout, PipePlan, SinkPlan, SourcePlan, Target};
 
 /// What to do about a template of a routing key or of a header.
@@ -53,6 +55,8 @@ pub enum Log {
     Postgres(postgres::Outbox),
     /// In SQLite.
     Sqlite(sqlite::Outbox),
+    /// A mapped table, in PostgreSQL.
+    PostgresTable(postgres::Table),
 }
 
 impl Log {
@@ -70,9 +74,7 @@ impl Log {
         let url = source.connection.url.reveal();
         let options = match &source.layout {
             Layout::Log(options) => options,
-            Layout::Table(_) => {
-                return Err(Error::new(ErrorKind::Config, "a mapped table cannot be read yet"));
-            }
+            Layout::Table(options) => return Self::table(source, url, &options.mapping).await,
         };
         match source.connection.kind {
             Kind::Postgres => {
@@ -85,11 +87,23 @@ impl Log {
         }
     }
 
+    async fn table(source: &SourcePlan, url: &str, mapping: &Mapping) -> Result<Self> {
+        let reader = source.reader.as_deref().unwrap_or(&source.name);
+        match source.connection.kind {
+            Kind::Postgres => {
+                let table = postgres::Table::connect(url, mapping.clone()).await?;
+                Ok(Self::PostgresTable(table.pipe(reader)))
+            }
+            _ => Err(Error::new(ErrorKind::Config, "a mapped table needs PostgreSQL")),
+        }
+    }
+
     /// To see and repair it.
     pub fn admin(&self) -> &dyn Admin {
         match self {
             Self::Postgres(outbox) => outbox,
             Self::Sqlite(outbox) => outbox,
+            Self::PostgresTable(table) => table,
         }
     }
 
@@ -98,6 +112,8 @@ impl Log {
         match self {
             Self::Postgres(outbox) => outbox.migrate().await,
             Self::Sqlite(outbox) => outbox.migrate().await,
+            // It is its application's.
+            Self::PostgresTable(_) => Ok(Vec::new()),
         }
     }
 
@@ -118,6 +134,9 @@ impl Log {
                 let id = outbox.enqueue(&mut tx, message).await?;
                 tx.commit().await.map_err(lost)?;
                 Ok(id)
+            }
+            Self::PostgresTable(_) => {
+                Err(Error::new(ErrorKind::Invalid, "a mapped table is written by its application"))
             }
         }
     }
@@ -142,7 +161,20 @@ impl Log {
                 let cursor = outbox.cursor(&pipe.name).owner(owner).lease(options.lease).start(start);
                 shared(cursor.lanes(options.lanes))
             }
+            Self::PostgresTable(table) => table.sources(&reading(options, owner)),
         }
+    }
+}
+
+fn reading(options: &PipeOptions, owner: &str) -> Reading {
+    let ordered = options.policy.order == Order::Key;
+    Reading {
+        owner: owner.to_owned(),
+        lanes: options.lanes,
+        lease: options.lease,
+        ordered,
+        holds: ordered && options.policy.on_dead == OnDead::Hold,
+        depth: options.depth,
     }
 }
 

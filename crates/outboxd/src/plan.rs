@@ -7,6 +7,7 @@ mod table;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use toml::de::DeTable;
 use url::Url;
@@ -166,7 +167,12 @@ impl Checker<'_> {
             );
         }
         let relay = config.relay.map(|name| name.value);
-        let (connections, sources, sinks) = (settled(connections), settled(sources), settled(sinks));
+        let (connections, mut sources, sinks) = (settled(connections), settled(sources), settled(sinks));
+        for pipe in pipes.values() {
+            if let Some(source) = sources.get_mut(&pipe.from) {
+                source.reader.get_or_insert_with(|| pipe.name.clone());
+            }
+        }
         Plan { relay, log: config.log, connections, sources, sinks, pipes }
     }
 
@@ -309,14 +315,7 @@ impl Checker<'_> {
         place: Place,
     ) {
         let Target::Exchange(_, exchange) = &sink.target else { return };
-        if config.options.lease < exchange.timeout * 2 {
-            let (lease, timeout) = (show_duration(config.options.lease), show_duration(exchange.timeout));
-            let what = format!(
-                "pipes.{}.lease = \"{lease}\": is too short for sink '{}' with timeout = \"{timeout}\"",
-                config.name.value, sink.name
-            );
-            self.mistakes.note(config.lease_place, what, "the lease must be at least twice the timeout");
-        }
+        self.lease(config, sink, exchange.timeout);
         if log.limits.payload > exchange.max_message {
             let (payload, most) = (show_size(log.limits.payload), show_size(exchange.max_message));
             let what = format!(
@@ -328,6 +327,18 @@ impl Checker<'_> {
                 what,
                 "lower 'max_payload', or raise 'max_message' if the broker allows it",
             );
+        }
+    }
+
+    /// A claim that ends while its delivery is under way would be made again by somebody else.
+    fn lease(&self, config: &PipeConfig, sink: &SinkPlan, timeout: Duration) {
+        if config.options.lease < timeout * 2 {
+            let (lease, timeout) = (show_duration(config.options.lease), show_duration(timeout));
+            let what = format!(
+                "pipes.{}.lease = \"{lease}\": is too short for sink '{}' with timeout = \"{timeout}\"",
+                config.name.value, sink.name
+            );
+            self.mistakes.note(config.lease_place, what, "the lease must be at least twice the timeout");
         }
     }
 }

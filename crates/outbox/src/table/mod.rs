@@ -7,6 +7,10 @@
 mod aside;
 mod catalog;
 mod condition;
+#[cfg(any(feature = "postgres", feature = "mysql"))]
+pub(crate) mod desk;
+#[cfg(any(feature = "postgres", feature = "mysql"))]
+mod desk_sql;
 mod draft;
 #[cfg(any(feature = "postgres", feature = "mysql"))]
 pub(crate) mod driver;

@@ -97,7 +97,7 @@ impl Layout {
         Sql::new(self.dialect)
     }
 
-    fn quoted(&self) -> String {
+    pub(super) fn quoted(&self) -> String {
         self.table.quoted(self.dialect)
     }
 
@@ -189,7 +189,7 @@ impl Layout {
         format!(" and ({column} is null or {column} < {oldest})")
     }
 
-    fn earlier(&self, name: &Name, ago: Duration) -> String {
+    pub(super) fn earlier(&self, name: &Name, ago: Duration) -> String {
         let micros = ago.as_micros();
         match self.dialect {
             Dialect::Postgres => format!("{} - interval '{micros} microseconds'", self.now(name)),
@@ -211,7 +211,7 @@ impl Layout {
         }
     }
 
-    fn order(&self) -> String {
+    pub(super) fn order(&self) -> String {
         let mut columns: Vec<_> = self.mapping.order_by.iter().map(|name| self.col(name)).collect();
         let id = self.col(&self.mapping.id);
         if !columns.contains(&id) {
@@ -261,7 +261,7 @@ impl Layout {
     }
 
     /// What a message is made of; see [`cell`].
-    fn select(&self) -> String {
+    pub(super) fn select(&self) -> String {
         let mapping = &self.mapping;
         let text = |name: Option<&Name>| name.map_or_else(|| "null".to_owned(), |name| self.as_text(name));
         let origin = |origin: &Origin| match origin {
@@ -412,7 +412,7 @@ impl Layout {
         self.is_one_of(sql, ids)
     }
 
-    fn assign(&self, set: &[Assignment]) -> Vec<String> {
+    pub(super) fn assign(&self, set: &[Assignment]) -> Vec<String> {
         let one = |Assignment { column, value }: &Assignment| {
             format!("{} = {}", column.quoted(self.dialect), value.as_sql(&self.now(column)))
         };

@@ -16,6 +16,8 @@ pub struct SourcePlan {
     pub connection: Connection,
     /// What it looks like there.
     pub layout: Layout,
+    /// The pipe that reads it, or the first of them: a mapped table has one.
+    pub reader: Option<String>,
 }
 
 /// What a source looks like in its database.
@@ -81,7 +83,7 @@ impl Checker<'_> {
                         Layout::Log(options)
                     }
                 };
-                Some(SourcePlan { name: name.clone(), connection: connection.clone(), layout })
+                Some(SourcePlan { name: name.clone(), connection: connection.clone(), layout, reader: None })
             });
             sources.insert(name, plan);
         }

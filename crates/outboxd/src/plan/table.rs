@@ -76,9 +76,11 @@ impl Checker<'_> {
             );
             self.mistakes.note(start, what, "which rows are meant is said by its 'pending'; remove 'start'");
         }
-        if let (ClaimBy::Stamp { timeout, .. }, Some(least)) = (&mapping.claim, timeout_of(sink))
-            && *timeout < least * 2
-        {
+        let Some(least) = timeout_of(sink) else { return };
+        let ClaimBy::Stamp { timeout, .. } = &mapping.claim else {
+            return self.lease(config, sink, least);
+        };
+        if *timeout < least * 2 {
             let (timeout, least) = (show_duration(*timeout), show_duration(least));
             let what = format!(
                 "sources.{}.stamp_timeout = \"{timeout}\": is too short for sink '{}' with timeout = \"{least}\"",

@@ -41,6 +41,10 @@ impl PgDriver {
     pub(super) fn new(pool: PgPool, holder: Option<Holder>) -> Self {
         Self { pool, holder }
     }
+
+    pub(super) fn pool(&self) -> &PgPool {
+        &self.pool
+    }
 }
 
 /// The statement with its values.

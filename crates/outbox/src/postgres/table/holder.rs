@@ -10,7 +10,7 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
-use sqlx::postgres::PgConnectOptions;
+use sqlx::postgres::{PgConnectOptions, PgPool};
 use sqlx::{Connection, Executor, PgConnection, Row};
 use tokio::sync::Mutex;
 use tokio::time::Instant;
@@ -280,6 +280,32 @@ impl Holder {
             let _ = session.conn.close().await;
         }
     }
+}
+
+/// Who owns each table, by the name of its session; several names if its lanes are shared.
+pub(super) async fn owners(pool: &PgPool, chosen: Option<i64>, oids: &[u32]) -> Result<Vec<Option<String>>> {
+    const OWNERS: &str = "
+        select string_agg(distinct regexp_replace(a.application_name, '^outboxd ', ''), ', ')
+        from pg_locks l left join pg_stat_activity a on a.pid = l.pid
+        where l.locktype = 'advisory' and l.granted and l.classid = $1::bigint::oid and l.objsubid = $2
+          and l.objid between $3::bigint::oid and $4::bigint::oid
+          and l.database = (select oid from pg_database where datname = current_database())";
+    let failed = |error| classify(error, "looking who holds the locks");
+    let mut tx = pool.begin().await.map_err(failed)?;
+    let mut owners = Vec::new();
+    for oid in oids {
+        let (class, first, last, sub) = match chosen {
+            Some(number) => {
+                let (class, object, sub) = Lock::Chosen(number).shown();
+                (class, object, object, sub)
+            }
+            None => (i64::from(*oid), i64::from(LANES), i64::from(LANES) + 0xffff, 2),
+        };
+        let query = sqlx::query(OWNERS).bind(class).bind(sub).bind(first).bind(last).persistent(false);
+        owners.push(query.fetch_one(&mut *tx).await.map_err(failed)?.get(0));
+    }
+    tx.rollback().await.map_err(failed)?;
+    Ok(owners)
 }
 
 impl Session {

@@ -4,13 +4,19 @@ mod catalog;
 mod driver;
 mod holder;
 
+use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
+use async_trait::async_trait;
 use sqlx::postgres::{PgConnectOptions, PgPool, PgPoolOptions};
 
 use super::connect;
+use crate::admin::{Activity, Admin, CursorStatus, Entry, Filter, Repair, ReplayFrom, Story};
 use crate::error::Result;
+use crate::message::MessageId;
 use crate::source::Source;
+use crate::table::desk::Desk;
 use crate::table::source::{Shard, TableSource};
 use crate::table::sql::Lane;
 use crate::table::{Layout, Mapping, Reading};
@@ -18,12 +24,13 @@ use driver::PgDriver;
 use holder::{Holder, Place};
 
 /// A mapped table, or several of one shape.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct Table {
     options: PgConnectOptions,
-    pool: PgPool,
+    driver: Arc<PgDriver>,
     mapping: Arc<Mapping>,
     tables: Vec<(Arc<Layout>, u32)>,
+    pipe: String,
 }
 
 impl Table {
@@ -35,7 +42,15 @@ impl Table {
         let pool = pool(&options, 4);
         let mapping = Arc::new(mapping);
         let tables = catalog::find(&pool, &mapping).await?;
-        Ok(Self { options, pool, mapping, tables })
+        let driver = Arc::new(PgDriver::new(pool, None));
+        Ok(Self { options, driver, mapping, tables, pipe: "relay".to_owned() })
+    }
+
+    /// Names the pipe that reads it, for whoever looks at it; a table has one.
+    #[must_use]
+    pub fn pipe(mut self, name: impl Into<String>) -> Self {
+        self.pipe = name.into();
+        self
     }
 
     /// The mapping.
@@ -73,6 +88,51 @@ impl Table {
             Arc::new(TableSource::new(driver.clone(), shard, reading.clone(), owned)) as Arc<dyn Source>
         };
         shards.into_iter().map(source).collect()
+    }
+}
+
+impl fmt::Debug for Table {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Table({})", self.mapping.tables)
+    }
+}
+
+impl Table {
+    fn desk(&self) -> Desk<'_, PgDriver> {
+        Desk { driver: &self.driver, tables: self.layouts().collect(), pipe: &self.pipe }
+    }
+}
+
+#[async_trait]
+impl Admin for Table {
+    async fn status(&self) -> Result<Vec<CursorStatus>> {
+        let oids: Vec<u32> = self.tables.iter().map(|(_, oid)| *oid).collect();
+        let owners = holder::owners(self.driver.pool(), self.mapping.lock, &oids).await?;
+        self.desk().status(owners).await
+    }
+
+    async fn list(&self, filter: &Filter) -> Result<Vec<Entry>> {
+        self.desk().list(filter).await
+    }
+
+    async fn show(&self, id: &MessageId) -> Result<Option<Story>> {
+        self.desk().show(id).await
+    }
+
+    async fn repair(&self, filter: &Filter, repair: Repair, dry_run: bool) -> Result<u64> {
+        self.desk().repair(filter, repair, dry_run).await
+    }
+
+    async fn replay(&self, _cursor: &str, _from: &ReplayFrom, _dry_run: bool) -> Result<u64> {
+        self.desk().replay()
+    }
+
+    async fn purge(&self, age: Duration, step: u32, dry_run: bool) -> Result<u64> {
+        self.desk().purge(age, step, dry_run).await
+    }
+
+    async fn activity(&self) -> Result<Option<Activity>> {
+        self.desk().activity().await
     }
 }
 
