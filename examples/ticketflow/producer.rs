@@ -9,8 +9,9 @@ use serde_json::json;
 use sqlx::{Connection, PgConnection};
 use uuid::Uuid;
 
-/// The types of the events, as the application names them.
+/// A ticket was created.
 pub const CREATED: &str = "TicketFlow.Domain.Events.TicketCreatedEvent";
+/// A ticket is in another status.
 pub const STATUS_CHANGED: &str = "TicketFlow.Domain.Events.TicketStatusChangedEvent";
 
 const INSERT_EVENT: &str = r#"
@@ -20,10 +21,15 @@ const INSERT_EVENT: &str = r#"
 /// A row of the outbox.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Event {
+    /// "Id"
     pub id: Uuid,
+    /// "Type"
     pub kind: &'static str,
+    /// "PayloadJson"
     pub payload: String,
+    /// "CorrelationId"
     pub correlation: String,
+    /// "OccurredAt"
     pub occurred_at: Timestamp,
 }
 
