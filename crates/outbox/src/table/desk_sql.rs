@@ -19,7 +19,8 @@ pub(super) struct Extra {
 
 impl Layout {
     pub(super) fn extra(&self) -> Extra {
-        let first = cell::FIRST_HEADER + self.mapping.header_columns.len();
+        // After the single headers stands what names the columns that are written.
+        let first = cell::FIRST_HEADER + self.mapping.header_columns.len() + 1;
         Extra { stand: first, due: first + 1, error: first + 2 }
     }
 
