@@ -4,7 +4,7 @@
 //! which keys wait for it, is remembered in [`Aside`]. Under key order a shard (a table, or one lane of it) has one
 //! owner, which knows everything that is set aside in it.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -27,6 +27,9 @@ use crate::source::{Claim, Lease, Source};
 
 /// How often the keys that wait for a person are read again.
 const REFRESH: Duration = Duration::from_secs(1);
+
+/// So many of the rows that wait are looked after each time.
+const LOOKED_AFTER: usize = 1_000;
 
 /// How often a relay that stands by looks whether it may take over.
 const STAND_BY: Duration = Duration::from_millis(200);
@@ -159,23 +162,19 @@ impl<D: Driver> TableSource<D> {
         Ok(true)
     }
 
-    /// Reads which keys wait, when this relay may not know: at first, and now and then for what people change.
+    /// Reads what this relay may not know: at first what others have set aside, and now and then what people changed.
     async fn refresh(&self) -> Result<()> {
-        let layout = self.layout();
-        if !self.reading.ordered || layout.mapping.key.is_none() {
-            return Ok(());
-        }
         let before = *self.refreshed.lock().unwrap_or_else(PoisonError::into_inner);
         let left_over = self.aside().is_left_over(Instant::now());
         if before.is_some_and(|at| at.elapsed() < REFRESH) && !left_over {
             return Ok(());
         }
-        let (held, waiting) =
-            (layout.held_keys(self.shard.lane, MOST + 1), layout.waiting(self.shard.lane, MOST + 1));
-        let held = held.filter(|_| self.reading.holds);
-        // What waits by a time of its own is known, unless another relay set it aside.
-        let waiting = waiting.filter(|_| before.is_none() || left_over);
-        if held.is_some() || waiting.is_some() {
+        let (layout, lane) = (self.layout(), self.shard.lane);
+        let ordered = self.reading.ordered && layout.mapping.key.is_some();
+        let held = layout.held_keys(lane, MOST + 1).filter(|_| ordered && self.reading.holds);
+        let left = layout.waiting(lane, MOST + 1).filter(|_| ordered && (before.is_none() || left_over));
+        let ours = self.aside().waiting(LOOKED_AFTER);
+        if held.is_some() || left.is_some() || !ours.is_empty() {
             let mut tx = self.driver.begin(None).await?;
             if let Some(sql) = held {
                 let asked = Instant::now();
@@ -188,10 +187,15 @@ impl<D: Driver> TableSource<D> {
                 let keys: HashSet<String> = keys.into_iter().filter_map(|cells| text(&cells, 0)).collect();
                 self.aside().hold_only(keys, asked);
             }
-            if let Some(sql) = waiting {
+            if let Some(sql) = left {
+                // Before the table is asked: a claim may be settled meanwhile, and its rows are not left by anybody.
+                let claimed = self.claimed();
                 let rows = self.driver.fetch(&mut tx, &sql).await?;
                 check_count(rows.len(), "rows wait to be tried again", "look at why they fail")?;
-                self.remember(&rows);
+                self.remember(&rows, &claimed);
+            }
+            if !ours.is_empty() {
+                self.look_after(&mut tx, &ours).await?;
             }
             self.driver.roll_back(tx).await;
         }
@@ -199,17 +203,36 @@ impl<D: Driver> TableSource<D> {
         Ok(())
     }
 
+    /// Rows that wait may have been retried or let go by a person.
+    async fn look_after(&self, tx: &mut D::Tx, ids: &[String]) -> Result<()> {
+        let rows = self.driver.fetch(tx, &self.layout().pending_of(ids)).await?;
+        let found: HashMap<String, Option<String>> =
+            rows.iter().filter_map(|cells| Some((text(cells, 0)?, text(cells, 1)))).collect();
+        let mut aside = self.aside();
+        for id in ids {
+            match found.get(id) {
+                None => aside.remove(id),
+                Some(attempts) if attempts.as_deref() == Some("0") => aside.revive(id, Instant::now()),
+                Some(_) => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// The rows of the open claims.
+    fn claimed(&self) -> HashSet<String> {
+        self.open().iter().flat_map(|claim| claim.taken.iter().map(|taken| taken.id.clone())).collect()
+    }
+
     /// Rows that were set aside, or stamped, by whoever had this shard before. Their keys wait as a whole: what was
     /// stamped last may have been stamped alone, while the rows before it had been given back.
-    fn remember(&self, rows: &[Cells]) {
-        let ours: HashSet<String> =
-            self.open().iter().flat_map(|claim| claim.taken.iter().map(|taken| taken.id.clone())).collect();
+    fn remember(&self, rows: &[Cells], claimed: &HashSet<String>) {
         let now = Instant::now();
         let mut aside = self.aside();
         let mut left = Vec::new();
         for cells in rows {
             let (Some(id), Some(key)) = (text(cells, 0), text(cells, 1)) else { continue };
-            if ours.contains(&id) || aside.has(&id) {
+            if claimed.contains(&id) || aside.has(&id) {
                 continue;
             }
             let wait = text(cells, 2).and_then(|text| text.parse::<i64>().ok()).unwrap_or(0);
@@ -284,7 +307,7 @@ impl<D: Driver> TableSource<D> {
         let mut aside = self.aside();
         for id in &missing {
             if still.contains(id) {
-                aside.wait_longer(id, Instant::now() + LOCKED_PAUSE);
+                aside.wait_until(id, Instant::now() + LOCKED_PAUSE);
             } else {
                 aside.remove(id);
             }
