@@ -408,12 +408,14 @@ impl Layout {
             .bind(Param::Text(value.to_owned()))
     }
 
-    /// Id, attempts and stamp of rows that are pending still and that nobody else has locked.
+    /// Id, attempts and stamp of rows that are pending still. Those of a claim by lock come if nobody else has locked
+    /// them. A stamp says whose they are, so those are waited for: the claim of another relay locks rows for a moment
+    /// that were stamped since its statement began.
     pub(crate) fn lock_again(&self, ids: &[String]) -> Sql {
         let text = |name: Option<&Name>| name.map_or_else(|| "null".to_owned(), |name| self.as_text(name));
-        let stamp = match &self.mapping.claim {
-            ClaimBy::Lock => None,
-            ClaimBy::Stamp { column, .. } => Some(column),
+        let (stamp, lock) = match &self.mapping.claim {
+            ClaimBy::Lock => (None, self.skip_locked()),
+            ClaimBy::Stamp { column, .. } => (Some(column), " for update"),
         };
         let sql = self.sql().push(&format!(
             "select {}, {}, {} from {} as m where {} and ",
@@ -423,7 +425,7 @@ impl Layout {
             self.quoted(),
             self.pending()
         ));
-        self.is_one_of(sql, ids).push(self.skip_locked())
+        self.is_one_of(sql, ids).push(lock)
     }
 
     /// Id and attempts of those rows that are pending still, whoever has them.
