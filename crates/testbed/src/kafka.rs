@@ -163,7 +163,7 @@ impl Kafka {
     }
 
     /// The port on 127.0.0.1 with TLS, a login (PLAIN, SCRAM-SHA-256 and SCRAM-SHA-512) and permissions: [`USER`] may
-    /// do anything, [`STRANGER`] nothing; the password of both is [`PASSWORD`]. The certificate is signed by itself:
+    /// do anything, [`STRANGER`], known to PLAIN only, nothing; the password of both is [`PASSWORD`]. The certificate is signed by itself:
     /// see [`ca_file`](Self::ca_file).
     pub fn guarded_port(&self) -> Option<u16> {
         self.apache().ok()?.place.guarded
@@ -194,6 +194,21 @@ impl Kafka {
     pub async fn start_again(&mut self) -> Result<()> {
         let broker = self.broker.clone();
         blocking(move || Self { broker }.apache()?.start()).await
+    }
+
+    /// Keeps it from doing anything: it holds its connections and is silent.
+    pub async fn pause(&mut self) -> Result<()> {
+        self.signal("STOP").await
+    }
+
+    /// Lets it go on after [`pause`](Self::pause).
+    pub async fn resume(&mut self) -> Result<()> {
+        self.signal("CONT").await
+    }
+
+    async fn signal(&mut self, signal: &'static str) -> Result<()> {
+        let mut leash = self.apache()?.leash.lock().unwrap_or_else(PoisonError::into_inner);
+        leash.as_mut().context("this Kafka is not running, or not ours")?.signal(signal)
     }
 
     async fn end(&mut self, signal: &'static str) -> Result<()> {
@@ -253,15 +268,16 @@ impl Place {
 
     /// The names and passwords of SCRAM are kept in the cluster; those of PLAIN stand in its configuration.
     fn add_scram_users(&self) -> Result<()> {
-        for user in [USER, STRANGER] {
+        // One at a time: it refuses to change a user twice in one request.
+        for mechanism in ["SCRAM-SHA-256", "SCRAM-SHA-512"] {
             let mut command = self.java();
             command.args(["kafka.admin.ConfigCommand", "--alter", "--entity-type", "users", "--entity-name"]);
-            command.args([user, "--bootstrap-server", &format!("127.0.0.1:{}", self.port), "--add-config"]);
-            command.arg(format!("SCRAM-SHA-256=[password={PASSWORD}],SCRAM-SHA-512=[password={PASSWORD}]"));
+            command.args([USER, "--bootstrap-server", &format!("127.0.0.1:{}", self.port), "--add-config"]);
+            command.arg(format!("{mechanism}=[password={PASSWORD}]"));
             let output = command.output().context("cannot run java")?;
             if !output.status.success() {
                 let (out, err) = (&output.stdout, &output.stderr);
-                bail!("no user {user}\n{}{}", String::from_utf8_lossy(out), String::from_utf8_lossy(err));
+                bail!("no user {USER}\n{}{}", String::from_utf8_lossy(out), String::from_utf8_lossy(err));
             }
         }
         Ok(())

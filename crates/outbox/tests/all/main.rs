@@ -7,6 +7,8 @@ mod crash;
 #[cfg(all(feature = "postgres", feature = "rabbitmq"))]
 mod faults;
 mod handler;
+#[cfg(feature = "kafka")]
+mod kafka;
 mod lines;
 mod lives;
 mod memory;
