@@ -1,6 +1,8 @@
 //! From the configuration to a checked plan: every name leads somewhere, every kind fits, nothing is
 //! contradictory. Whoever holds a [`Plan`] need not check again.
 
+mod sink;
+
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -8,14 +10,15 @@ use std::path::{Path, PathBuf};
 use toml::de::DeTable;
 use url::Url;
 
-use crate::backends;
-use crate::config::{Config, ConnectionConfig, PipeConfig, SinkConfig, SourceConfig, TargetConfig};
+use crate::config::{Config, ConnectionConfig, PipeConfig, SourceConfig};
 use crate::connection::{Connection, Kind};
 use crate::mistake::{At, Invalid, Mistakes, Place, did_you_mean};
-use crate::options::{ExchangeOptions, LogOptions, PipeOptions, SourceOptions};
+use crate::options::{LogOptions, PipeOptions, SourceOptions};
 use crate::quantity::{show_duration, show_size};
 use crate::reader::{Reader, Section};
 use crate::secret::mask;
+
+pub use sink::{SinkPlan, Target};
 
 /// What the program is to do.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -43,26 +46,6 @@ pub struct SourcePlan {
     pub connection: Connection,
     /// How it is kept.
     pub options: SourceOptions,
-}
-
-/// A place to send to.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SinkPlan {
-    /// Its name.
-    pub name: String,
-    /// Where it leads.
-    pub target: Target,
-}
-
-/// Where a sink leads.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Target {
-    /// An exchange of a broker.
-    Exchange(Connection, ExchangeOptions),
-    /// Standard output.
-    Stdout,
-    /// A file.
-    File(PathBuf),
 }
 
 /// From a source to a sink.
@@ -239,9 +222,14 @@ impl Checker<'_> {
             let plan = config.on.and_then(|on| {
                 let whose = format!("sources.{name}");
                 let connection = self.find(&whose, "on", &on, connections, "connection")?;
-                if connection.kind == Kind::Amqp {
+                let not_yet = match connection.kind {
+                    Kind::Amqp => Some("a queue"),
+                    Kind::Kafka => Some("a topic"),
+                    Kind::Sqlite | Kind::Postgres => None,
+                };
+                if let Some(noun) = not_yet {
                     let what =
-                        format!("{whose}.on = \"{}\": a queue as a source is not supported yet", on.value);
+                        format!("{whose}.on = \"{}\": {noun} as a source is not supported yet", on.value);
                     self.mistakes.note(on.place, what, "name a sqlite: or postgres: connection");
                     return None;
                 }
@@ -265,42 +253,6 @@ impl Checker<'_> {
         sources
     }
 
-    fn sinks(&self, configs: Vec<SinkConfig>, connections: &Known<Connection>) -> Known<SinkPlan> {
-        let mut sinks: Known<SinkPlan> = Known::new();
-        for config in configs {
-            self.name("sinks", &config.name);
-            let name = config.name.value;
-            let target = config.target.and_then(|target| match target {
-                TargetConfig::Stdout => Some(Target::Stdout),
-                TargetConfig::File(path) => {
-                    let taken = |other: &&SinkPlan| matches!(&other.target, Target::File(file) if *file == path.value);
-                    if let Some(other) = sinks.values().flatten().find(taken) {
-                        let what = format!("sinks.{name}.file: '{}' writes to this file already", other.name);
-                        self.mistakes.note(path.place, what, "let both pipes lead to the one sink");
-                    }
-                    Some(Target::File(path.value))
-                }
-                TargetConfig::Exchange { on, options, routing_key_place } => {
-                    if let Err(rule) = backends::check_template(&options.routing_key) {
-                        let what = format!("sinks.{name}.routing_key = \"{}\": {rule}", options.routing_key);
-                        self.mistakes.note(routing_key_place, what, backends::TEMPLATE_HELP);
-                    }
-                    let connection = self.find(&format!("sinks.{name}"), "on", &on, connections, "connection")?;
-                    if connection.kind != Kind::Amqp {
-                        let kind = connection.kind.as_str();
-                        let what = format!("sinks.{name}.on = \"{}\": a {kind} database is no sink", on.value);
-                        self.mistakes.note(on.place, what, "name an amqp: connection, or use stdout or file");
-                        return None;
-                    }
-                    Some(Target::Exchange(connection.clone(), options))
-                }
-            });
-            let plan = target.map(|target| SinkPlan { name: name.clone(), target });
-            sinks.insert(name, plan);
-        }
-        sinks
-    }
-
     fn pipe(
         &self,
         config: PipeConfig,
@@ -314,9 +266,9 @@ impl Checker<'_> {
         let source = config.from.as_ref().map(|from| self.find(&whose, "from", from, sources, "source"));
         let sink = config.to.as_ref().map(|to| self.find(&whose, "to", to, sinks, "sink"));
         let (source, sink) = (source??, sink??);
-        if let Target::Exchange(_, exchange) = &sink.target {
-            if config.options.lease < exchange.timeout * 2 {
-                let (lease, timeout) = (show_duration(config.options.lease), show_duration(exchange.timeout));
+        if let Some((timeout, max_message)) = sink.target.limits() {
+            if config.options.lease < timeout * 2 {
+                let (lease, timeout) = (show_duration(config.options.lease), show_duration(timeout));
                 let what = format!(
                     "{whose}.lease = \"{lease}\": is too short for sink '{}' with timeout = \"{timeout}\"",
                     sink.name
@@ -324,8 +276,8 @@ impl Checker<'_> {
                 self.mistakes.note(config.lease_place, what, "the lease must be at least twice the timeout");
             }
             let payload = source.options.limits.payload;
-            if payload > exchange.max_message {
-                let (payload, most) = (show_size(payload), show_size(exchange.max_message));
+            if payload > max_message {
+                let (payload, most) = (show_size(payload), show_size(max_message));
                 let what = format!(
                     "sources.{}.max_payload = \"{payload}\": is above max_message = \"{most}\" of sink '{}'",
                     source.name, sink.name

@@ -1,6 +1,7 @@
 //! Every rule of the configuration: the mistake, its place, its one line and its way out.
 
 use super::*;
+use crate::options::ExchangeOptions;
 use crate::show::effective;
 
 const EXAMPLE: &str = include_str!("../assets/outboxd.toml");
@@ -93,8 +94,11 @@ fn what_config_show_prints_is_a_configuration_with_the_same_plan() {
 #[test]
 fn every_key_of_the_code_is_in_the_reference() {
     let reference = include_str!("../../../docs/reference/config.md");
-    let text = format!("{BASE}[log]\n[relay]\n[connections.c]\nurl = \"sqlite:x.db\"\n")
-        .replace("exchange = \"e\"", "exchange = \"e\"\nqueues = [{ name = \"q\" }]");
+    let text = format!(
+        "{BASE}[log]\n[relay]\n[connections.c]\nurl = \"sqlite:x.db\"\n\
+         [connections.k]\nurl = \"kafka://localhost\"\n[sinks.t]\non = \"k\"\ntopic = \"t\"\n"
+    )
+    .replace("exchange = \"e\"", "exchange = \"e\"\nqueues = [{ name = \"q\" }]");
     let (plan, keys) = Plan::parse_noting_keys(Path::new("/srv/outboxd.toml"), &text, &environment);
     plan.expect("it is valid");
     assert!(keys.len() > 40, "{keys:?}");

@@ -8,6 +8,7 @@ mod consent;
 mod demo;
 mod exit_codes;
 mod first_steps;
+mod kafka;
 mod program;
 mod repair;
 mod secrets;
