@@ -152,6 +152,7 @@ impl Session {
             let _ = answer.send(asked);
         });
         answered.await.unwrap_or(Err(RDKafkaErrorCode::Fail))?;
+        self.ear().is_well();
         if let Some(topic) = topic {
             self.known().insert(topic.to_owned());
         }
@@ -186,7 +187,7 @@ impl Drop for Session {
 /// Hears what the client reports.
 #[derive(Default)]
 pub(super) struct Ear {
-    /// What is wrong with the way to the cluster, since the last message that was written.
+    /// What is wrong with the way to the cluster, since it last answered.
     trouble: Mutex<Option<(RDKafkaErrorCode, String)>>,
     is_troubled: AtomicBool,
     /// Told with every report: there may be room for more.
@@ -199,7 +200,7 @@ impl Ear {
         self.trouble.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Forgets it: something has been written.
+    /// Forgets it: the cluster has answered.
     pub(super) fn is_well(&self) {
         if self.is_troubled.swap(false, Ordering::Relaxed) {
             *self.trouble.lock().unwrap_or_else(PoisonError::into_inner) = None;

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use futures_util::future::join_all;
 use rdkafka::config::ClientConfig;
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::producer::BaseRecord;
@@ -23,6 +24,9 @@ use crate::sink::{Cause, Outcome, Rejection, Sink, code};
 
 /// The client looks for messages whose time is over once a second; later than that it hangs.
 const GRACE: Duration = Duration::from_secs(2);
+
+/// So many topics are asked for at a time.
+const QUESTIONS: usize = 16;
 
 /// A topic of Kafka, or several: the topic of a message is made by a template.
 ///
@@ -131,7 +135,6 @@ impl Topic {
             return fates;
         }
         let reports = Reports::new(open.len());
-        let started = Instant::now();
         for (ticket, at) in open.iter().enumerate() {
             let (message, envelope) = &mut messages[*at];
             if let Err(error) = self.enqueue(&session, message, envelope, reports.ticket(ticket), limit).await
@@ -145,8 +148,8 @@ impl Topic {
                 reports.ticket(ticket).report(Err(error));
             }
         }
-        let patience = (started + self.config.timeout + GRACE).min(limit);
-        let hangs = !reports.wait(patience.max(Instant::now())).await;
+        let patience = (Instant::now() + self.config.timeout + GRACE).min(limit);
+        let hangs = !reports.wait(patience).await;
         for (at, report) in open.into_iter().zip(reports.take()) {
             if fates[at].is_none() {
                 fates[at] = Some(self.read(&session, report));
@@ -161,15 +164,18 @@ impl Topic {
         let topics: BTreeSet<&str> = messages.iter().map(|(_, envelope)| envelope.topic.as_str()).collect();
         let deadline = Instant::now() + self.config.timeout / 2;
         let mut missing = HashMap::new();
-        for topic in topics.into_iter().filter(|topic| !session.knows(topic)) {
+        let unknown: Vec<&str> = topics.into_iter().filter(|topic| !session.knows(topic)).collect();
+        for some in unknown.chunks(QUESTIONS) {
             let left = deadline.saturating_duration_since(Instant::now()).max(Duration::from_millis(10));
-            if let Err(error) = session.look_up(Some(topic), left).await {
+            let answers = join_all(some.iter().map(|topic| session.look_up(Some(topic), left))).await;
+            for (topic, answer) in some.iter().zip(answers) {
+                let Err(error) = answer else { continue };
                 let explained = self.explain(session, error);
                 if explained.0.whose == Whose::Sink {
                     fates.fill(Some(Err(explained)));
                     return;
                 }
-                missing.insert(topic, explained);
+                missing.insert(*topic, explained);
             }
         }
         for ((_, envelope), fate) in messages.iter().zip(fates) {
@@ -311,7 +317,7 @@ impl fmt::Debug for Topic {
 #[async_trait]
 impl Sink for Topic {
     async fn deliver(&self, messages: &[Message]) -> Vec<Outcome> {
-        let limit = Instant::now() + self.config.timeout * 2;
+        let limit = Instant::now() + self.config.timeout * 2 + GRACE;
         let mut outcomes: Vec<Option<Outcome>> = Vec::with_capacity(messages.len());
         let (mut places, mut parcels) = (Vec::new(), Vec::new());
         for (at, message) in messages.iter().enumerate() {
