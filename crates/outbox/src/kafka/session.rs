@@ -85,6 +85,34 @@ pub(super) fn settings(brokers: &Brokers, config: &TopicConfig) -> Result<Client
     Ok(client)
 }
 
+/// Where a session is, or will be when it is needed.
+pub(super) struct Slot {
+    settings: ClientConfig,
+    session: Mutex<Option<Arc<Session>>>,
+}
+
+impl Slot {
+    /// Nothing yet.
+    pub(super) fn new(settings: ClientConfig) -> Self {
+        Self { settings, session: Mutex::default() }
+    }
+
+    /// The session that is in use, or a new one.
+    pub(super) fn session(&self) -> Result<Arc<Session>, KafkaError> {
+        let mut slot = self.session.lock().unwrap_or_else(PoisonError::into_inner);
+        match &*slot {
+            Some(session) => Ok(Arc::clone(session)),
+            None => Ok(Arc::clone(slot.insert(Session::open(&self.settings)?))),
+        }
+    }
+
+    /// Lets the next call make a new producer, unless one has already.
+    pub(super) fn replace(&self, old: &Arc<Session>) {
+        let mut slot = self.session.lock().unwrap_or_else(PoisonError::into_inner);
+        slot.take_if(|current| Arc::ptr_eq(current, old));
+    }
+}
+
 /// A producer and what is known through it.
 pub(super) struct Session {
     /// Only ever `None` while it is dropped.
@@ -95,7 +123,7 @@ pub(super) struct Session {
 
 impl Session {
     /// Makes a producer, which begins to connect; a broker that is not there is no error.
-    pub(super) fn open(settings: &ClientConfig) -> KafkaResult<Arc<Self>> {
+    fn open(settings: &ClientConfig) -> KafkaResult<Arc<Self>> {
         let producer = Some(settings.create_with_context(Ear::default())?);
         Ok(Arc::new(Self { producer, known: Mutex::default() }))
     }

@@ -2,12 +2,11 @@
 
 use std::collections::{BTreeSet, HashMap};
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use futures_util::future::join_all;
-use rdkafka::config::ClientConfig;
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::producer::BaseRecord;
 use tokio::time::{Instant, timeout_at};
@@ -16,8 +15,8 @@ use super::batch::{Report, Reports, Ticket};
 use super::brokers::Brokers;
 use super::config::TopicConfig;
 use super::envelope::Envelope;
-use super::error::{Fault, Whose, code_of, fault, into_error, words};
-use super::session::{Session, settings};
+use super::error::{Fault, Whose, code_of, fault, into_error, setup_words, words};
+use super::session::{Session, Slot, settings};
 use crate::error::{Error, ErrorKind, Result};
 use crate::message::Message;
 use crate::sink::{Cause, Outcome, Rejection, Sink, code};
@@ -63,28 +62,6 @@ pub struct Topic {
     place: String,
 }
 
-/// Where a session is, or will be when it is needed.
-struct Slot {
-    settings: ClientConfig,
-    session: Mutex<Option<Arc<Session>>>,
-}
-
-impl Slot {
-    fn session(&self) -> Result<Arc<Session>, KafkaError> {
-        let mut slot = self.session.lock().unwrap_or_else(PoisonError::into_inner);
-        match &*slot {
-            Some(session) => Ok(Arc::clone(session)),
-            None => Ok(Arc::clone(slot.insert(Session::open(&self.settings)?))),
-        }
-    }
-
-    /// Lets the next call make a new producer, unless one has already.
-    fn replace(&self, old: &Arc<Session>) {
-        let mut slot = self.session.lock().unwrap_or_else(PoisonError::into_inner);
-        slot.take_if(|current| Arc::ptr_eq(current, old));
-    }
-}
-
 /// What is known of one message of a call.
 type Fates = Vec<Option<Result<(), (Fault, String)>>>;
 
@@ -98,8 +75,8 @@ impl Topic {
         let settings = settings(&brokers, &config)?;
         let mut lonely = settings.clone();
         lonely.set("batch.num.messages", "1").set("linger.ms", "0");
-        let together = Slot { settings, session: Mutex::default() };
-        let alone = Slot { settings: lonely, session: Mutex::default() };
+        let together = Slot::new(settings);
+        let alone = Slot::new(lonely);
         // Now, so that a file of certificates that cannot be read is told before the first message.
         together.session().map_err(|error| {
             Error::new(
@@ -296,15 +273,6 @@ impl Topic {
                 Outcome::Unavailable(Cause::new(code::TIMEOUT, format!("{}: it was not sent", self.place)))
             }
         }
-    }
-}
-
-/// Why the client could not be made; its own words do not repeat the values that it was given.
-fn setup_words(error: &KafkaError) -> String {
-    match error {
-        KafkaError::ClientCreation(words) => words.clone(),
-        KafkaError::ClientConfig(_, words, key, _) => format!("{key}: {words}"),
-        other => other.to_string(),
     }
 }
 
