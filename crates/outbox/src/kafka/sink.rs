@@ -9,7 +9,7 @@ use async_trait::async_trait;
 use futures_util::future::join_all;
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::producer::BaseRecord;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, timeout};
 
 use super::batch::{Report, Reports, Ticket};
 use super::brokers::Brokers;
@@ -23,6 +23,9 @@ use crate::sink::{Cause, Outcome, Rejection, Sink, code};
 
 /// The client looks for messages whose time is over once a second; later than that it hangs.
 const GRACE: Duration = Duration::from_secs(2);
+
+/// How long a full client is left alone, unless it reports something before.
+const FULL: Duration = Duration::from_millis(5);
 
 /// So many topics are asked for at a time.
 const QUESTIONS: usize = 16;
@@ -184,9 +187,11 @@ impl Topic {
                 Ok(()) => return Ok(()),
                 Err((error, back)) if code_of(&error) == RDKafkaErrorCode::QueueFull => {
                     record = back;
-                    if timeout_at(limit, room).await.is_err() {
+                    if Instant::now() >= limit {
                         return Err(RDKafkaErrorCode::MessageTimedOut);
                     }
+                    // The client tells of a message before it makes the room: who comes too soon looks again.
+                    let _ = timeout(FULL, room).await;
                 }
                 Err((error, _)) => return Err(code_of(&error)),
             }
