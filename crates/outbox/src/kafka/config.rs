@@ -27,7 +27,8 @@ pub struct TopicConfig {
     /// Payloads of more bytes are refused before they are sent. The broker has a limit of its own, on the record with
     /// its key and headers (`message.max.bytes`, or `max.message.bytes` of a topic).
     pub max_message: usize,
-    /// How long a message may take to be reported as written; a call of `deliver` ends within twice this time.
+    /// How long a message may take to be reported as written; a call of `deliver` ends within twice this time,
+    /// and two seconds.
     pub timeout: Duration,
     /// So many messages may wait in the client, over all calls; the next one waits for room.
     pub buffer: usize,

@@ -116,6 +116,15 @@ pub(super) fn words(error: RDKafkaErrorCode) -> String {
     }
 }
 
+/// Why the client could not be made; its own words do not repeat the values that it was given.
+pub(super) fn setup_words(error: &KafkaError) -> String {
+    match error {
+        KafkaError::ClientCreation(words) => words.clone(),
+        KafkaError::ClientConfig(_, words, key, _) => format!("{key}: {words}"),
+        other => other.to_string(),
+    }
+}
+
 /// A cause as an error, for whoever connects by hand.
 pub(super) fn into_error(cause: &Cause) -> Error {
     let kind = match cause.code.as_ref() {

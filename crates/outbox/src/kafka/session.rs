@@ -85,6 +85,34 @@ pub(super) fn settings(brokers: &Brokers, config: &TopicConfig) -> Result<Client
     Ok(client)
 }
 
+/// Where a session is, or will be when it is needed.
+pub(super) struct Slot {
+    settings: ClientConfig,
+    session: Mutex<Option<Arc<Session>>>,
+}
+
+impl Slot {
+    /// Nothing yet.
+    pub(super) fn new(settings: ClientConfig) -> Self {
+        Self { settings, session: Mutex::default() }
+    }
+
+    /// The session that is in use, or a new one.
+    pub(super) fn session(&self) -> Result<Arc<Session>, KafkaError> {
+        let mut slot = self.session.lock().unwrap_or_else(PoisonError::into_inner);
+        match &*slot {
+            Some(session) => Ok(Arc::clone(session)),
+            None => Ok(Arc::clone(slot.insert(Session::open(&self.settings)?))),
+        }
+    }
+
+    /// Lets the next call make a new producer, unless one has already.
+    pub(super) fn replace(&self, old: &Arc<Session>) {
+        let mut slot = self.session.lock().unwrap_or_else(PoisonError::into_inner);
+        slot.take_if(|current| Arc::ptr_eq(current, old));
+    }
+}
+
 /// A producer and what is known through it.
 pub(super) struct Session {
     /// Only ever `None` while it is dropped.
@@ -95,7 +123,7 @@ pub(super) struct Session {
 
 impl Session {
     /// Makes a producer, which begins to connect; a broker that is not there is no error.
-    pub(super) fn open(settings: &ClientConfig) -> KafkaResult<Arc<Self>> {
+    fn open(settings: &ClientConfig) -> KafkaResult<Arc<Self>> {
         let producer = Some(settings.create_with_context(Ear::default())?);
         Ok(Arc::new(Self { producer, known: Mutex::default() }))
     }
@@ -152,6 +180,7 @@ impl Session {
             let _ = answer.send(asked);
         });
         answered.await.unwrap_or(Err(RDKafkaErrorCode::Fail))?;
+        self.ear().is_well();
         if let Some(topic) = topic {
             self.known().insert(topic.to_owned());
         }
@@ -186,7 +215,7 @@ impl Drop for Session {
 /// Hears what the client reports.
 #[derive(Default)]
 pub(super) struct Ear {
-    /// What is wrong with the way to the cluster, since the last message that was written.
+    /// What is wrong with the way to the cluster, since it last answered.
     trouble: Mutex<Option<(RDKafkaErrorCode, String)>>,
     is_troubled: AtomicBool,
     /// Told with every report: there may be room for more.
@@ -199,7 +228,7 @@ impl Ear {
         self.trouble.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Forgets it: something has been written.
+    /// Forgets it: the cluster has answered.
     pub(super) fn is_well(&self) {
         if self.is_troubled.swap(false, Ordering::Relaxed) {
             *self.trouble.lock().unwrap_or_else(PoisonError::into_inner) = None;

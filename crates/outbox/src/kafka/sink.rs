@@ -2,27 +2,33 @@
 
 use std::collections::{BTreeSet, HashMap};
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use rdkafka::config::ClientConfig;
+use futures_util::future::join_all;
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::producer::BaseRecord;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, timeout};
 
 use super::batch::{Report, Reports, Ticket};
 use super::brokers::Brokers;
 use super::config::TopicConfig;
 use super::envelope::Envelope;
-use super::error::{Fault, Whose, code_of, fault, into_error, words};
-use super::session::{Session, settings};
+use super::error::{Fault, Whose, code_of, fault, into_error, setup_words, words};
+use super::session::{Session, Slot, settings};
 use crate::error::{Error, ErrorKind, Result};
 use crate::message::Message;
 use crate::sink::{Cause, Outcome, Rejection, Sink, code};
 
 /// The client looks for messages whose time is over once a second; later than that it hangs.
 const GRACE: Duration = Duration::from_secs(2);
+
+/// How long a full client is left alone, unless it reports something before.
+const FULL: Duration = Duration::from_millis(5);
+
+/// So many topics are asked for at a time.
+const QUESTIONS: usize = 16;
 
 /// A topic of Kafka, or several: the topic of a message is made by a template.
 ///
@@ -59,28 +65,6 @@ pub struct Topic {
     place: String,
 }
 
-/// Where a session is, or will be when it is needed.
-struct Slot {
-    settings: ClientConfig,
-    session: Mutex<Option<Arc<Session>>>,
-}
-
-impl Slot {
-    fn session(&self) -> Result<Arc<Session>, KafkaError> {
-        let mut slot = self.session.lock().unwrap_or_else(PoisonError::into_inner);
-        match &*slot {
-            Some(session) => Ok(Arc::clone(session)),
-            None => Ok(Arc::clone(slot.insert(Session::open(&self.settings)?))),
-        }
-    }
-
-    /// Lets the next call make a new producer, unless one has already.
-    fn replace(&self, old: &Arc<Session>) {
-        let mut slot = self.session.lock().unwrap_or_else(PoisonError::into_inner);
-        slot.take_if(|current| Arc::ptr_eq(current, old));
-    }
-}
-
 /// What is known of one message of a call.
 type Fates = Vec<Option<Result<(), (Fault, String)>>>;
 
@@ -94,8 +78,8 @@ impl Topic {
         let settings = settings(&brokers, &config)?;
         let mut lonely = settings.clone();
         lonely.set("batch.num.messages", "1").set("linger.ms", "0");
-        let together = Slot { settings, session: Mutex::default() };
-        let alone = Slot { settings: lonely, session: Mutex::default() };
+        let together = Slot::new(settings);
+        let alone = Slot::new(lonely);
         // Now, so that a file of certificates that cannot be read is told before the first message.
         together.session().map_err(|error| {
             Error::new(
@@ -131,7 +115,6 @@ impl Topic {
             return fates;
         }
         let reports = Reports::new(open.len());
-        let started = Instant::now();
         for (ticket, at) in open.iter().enumerate() {
             let (message, envelope) = &mut messages[*at];
             if let Err(error) = self.enqueue(&session, message, envelope, reports.ticket(ticket), limit).await
@@ -145,8 +128,8 @@ impl Topic {
                 reports.ticket(ticket).report(Err(error));
             }
         }
-        let patience = (started + self.config.timeout + GRACE).min(limit);
-        let hangs = !reports.wait(patience.max(Instant::now())).await;
+        let patience = (Instant::now() + self.config.timeout + GRACE).min(limit);
+        let hangs = !reports.wait(patience).await;
         for (at, report) in open.into_iter().zip(reports.take()) {
             if fates[at].is_none() {
                 fates[at] = Some(self.read(&session, report));
@@ -161,15 +144,18 @@ impl Topic {
         let topics: BTreeSet<&str> = messages.iter().map(|(_, envelope)| envelope.topic.as_str()).collect();
         let deadline = Instant::now() + self.config.timeout / 2;
         let mut missing = HashMap::new();
-        for topic in topics.into_iter().filter(|topic| !session.knows(topic)) {
+        let unknown: Vec<&str> = topics.into_iter().filter(|topic| !session.knows(topic)).collect();
+        for some in unknown.chunks(QUESTIONS) {
             let left = deadline.saturating_duration_since(Instant::now()).max(Duration::from_millis(10));
-            if let Err(error) = session.look_up(Some(topic), left).await {
+            let answers = join_all(some.iter().map(|topic| session.look_up(Some(topic), left))).await;
+            for (topic, answer) in some.iter().zip(answers) {
+                let Err(error) = answer else { continue };
                 let explained = self.explain(session, error);
                 if explained.0.whose == Whose::Sink {
                     fates.fill(Some(Err(explained)));
                     return;
                 }
-                missing.insert(topic, explained);
+                missing.insert(*topic, explained);
             }
         }
         for ((_, envelope), fate) in messages.iter().zip(fates) {
@@ -201,9 +187,11 @@ impl Topic {
                 Ok(()) => return Ok(()),
                 Err((error, back)) if code_of(&error) == RDKafkaErrorCode::QueueFull => {
                     record = back;
-                    if timeout_at(limit, room).await.is_err() {
+                    if Instant::now() >= limit {
                         return Err(RDKafkaErrorCode::MessageTimedOut);
                     }
+                    // The client tells of a message before it makes the room: who comes too soon looks again.
+                    let _ = timeout(FULL, room).await;
                 }
                 Err((error, _)) => return Err(code_of(&error)),
             }
@@ -293,15 +281,6 @@ impl Topic {
     }
 }
 
-/// Why the client could not be made; its own words do not repeat the values that it was given.
-fn setup_words(error: &KafkaError) -> String {
-    match error {
-        KafkaError::ClientCreation(words) => words.clone(),
-        KafkaError::ClientConfig(_, words, key, _) => format!("{key}: {words}"),
-        other => other.to_string(),
-    }
-}
-
 impl fmt::Debug for Topic {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Topic({} at {})", self.config.topic, self.place)
@@ -311,7 +290,7 @@ impl fmt::Debug for Topic {
 #[async_trait]
 impl Sink for Topic {
     async fn deliver(&self, messages: &[Message]) -> Vec<Outcome> {
-        let limit = Instant::now() + self.config.timeout * 2;
+        let limit = Instant::now() + self.config.timeout * 2 + GRACE;
         let mut outcomes: Vec<Option<Outcome>> = Vec::with_capacity(messages.len());
         let (mut places, mut parcels) = (Vec::new(), Vec::new());
         for (at, message) in messages.iter().enumerate() {

@@ -24,7 +24,7 @@ struct Private {
 
 /// A topic for the messages of the suite, on a broker that can be disturbed.
 struct Destination {
-    broker: Arc<Mutex<OwnedMutexGuard<Option<Private>>>>,
+    broker: Mutex<OwnedMutexGuard<Option<Private>>>,
     shared: Option<&'static Kafka>,
     topic: String,
     sink: Topic,
@@ -49,7 +49,7 @@ impl Destination {
         let topic = kafka.topic(3).await.unwrap();
         // Long enough for a batch on a slow day, and short: that is how long a silent broker is waited for.
         let sink = sink(kafka, &topic, Duration::from_secs(2));
-        let broker = Arc::new(Mutex::new(broker));
+        let broker = Mutex::new(broker);
         Some(Self { broker, shared, topic, sink, is_silent, is_up: AtomicBool::new(true) })
     }
 }
