@@ -81,6 +81,7 @@ impl Event {
 }
 
 #[tokio::main]
+#[allow(clippy::print_stdout, reason = "it is for a terminal")]
 async fn main() -> anyhow::Result<()> {
     let mut arguments = std::env::args().skip(1);
     let Some(url) = arguments.next() else {
