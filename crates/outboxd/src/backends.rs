@@ -17,12 +17,19 @@ use crate::connection::Kind;
 use crate::options::{ExchangeKind, ExchangeOptions, PipeOptions, QueueKind, Start, Topology};
 use crate::plan::{Layout, PipePlan, SinkPlan, SourcePlan, Target};
 
-/// What to do about a template of a routing key.
-pub const TEMPLATE_HELP: &str = "write text with {type}, {type.dotted}, {key} or {header.NAME} in it";
+/// What to do about a template of a routing key or of a header.
+pub const TEMPLATE_HELP: &str = "write text with {type}, {type.dotted}, {key}, {id}, {time.unix}, {correlation_id} or {header.NAME} in it";
 
-/// Whether a template of a routing key can be used.
+/// Whether a template of a routing key or of a header can be used.
 pub fn check_template(template: &str) -> Result<(), String> {
     Template::parse(template).map(drop).map_err(|error| error.chain())
+}
+
+/// Whether a header of this name can be set on every message.
+pub fn check_header(name: &str) -> Result<(), String> {
+    let mut config = ExchangeConfig::new("any");
+    config.headers.push((name.to_owned(), config.routing_key.clone()));
+    config.check().map_err(|error| error.chain())
 }
 
 /// The steps of a kind of database.
@@ -204,6 +211,9 @@ fn exchange_config(options: &ExchangeOptions) -> Result<ExchangeConfig> {
     });
     config.queues = queues.collect();
     config.routing_key = Template::parse(&options.routing_key)?;
+    for (name, template) in &options.headers {
+        config.headers.push((name.clone(), Template::parse(template)?));
+    }
     config.timeout = options.timeout;
     config.max_message = options.max_message;
     Ok(config)

@@ -70,6 +70,8 @@ pub enum TargetConfig {
         options: ExchangeOptions,
         /// Where the routing key was set.
         routing_key_place: usize,
+        /// The headers, each a name and a template.
+        headers: Vec<(At<String>, At<String>)>,
     },
     /// Lines of JSON on standard output.
     Stdout,
@@ -156,8 +158,8 @@ fn read_connections(section: &Section<'_>) -> Vec<ConnectionConfig> {
     connections
 }
 
-const EXCHANGE_KEYS: [&str; 7] =
-    ["exchange", "kind", "routing_key", "topology", "queues", "timeout", "max_message"];
+const EXCHANGE_KEYS: [&str; 8] =
+    ["exchange", "kind", "routing_key", "headers", "topology", "queues", "timeout", "max_message"];
 
 fn read_sink(name: At<String>, section: Section<'_>) -> SinkConfig {
     let kinds = ["on", "stdout", "file"].into_iter().filter(|key| section.has(key)).collect::<Vec<_>>();
@@ -219,7 +221,11 @@ fn read_exchange(section: &Section<'_>) -> Option<TargetConfig> {
         options.queues.extend(read_queue(queue, options.kind, &options.queues));
     }
     let routing_key_place = section.place_of("routing_key");
-    on.map(|on| TargetConfig::Exchange { on, options, routing_key_place })
+    let headers = section.section("headers").map_or_else(Vec::new, |headers| {
+        let text = |(name, value)| headers.named_text(&name, value).map(|text| (name, text));
+        headers.named().into_iter().filter_map(text).collect()
+    });
+    on.map(|on| TargetConfig::Exchange { on, options, routing_key_place, headers })
 }
 
 fn read_queue(section: Section<'_>, exchange: ExchangeKind, before: &[QueueOptions]) -> Option<QueueOptions> {

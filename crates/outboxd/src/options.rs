@@ -1,5 +1,6 @@
 //! What can be set, and what holds when it is not: every default of the program is here.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use outbox::policy::{OnDead, Order, Outage};
@@ -116,6 +117,8 @@ pub struct ExchangeOptions {
     pub kind: ExchangeKind,
     /// A template of the routing key.
     pub routing_key: String,
+    /// Headers that every message gets besides its own: a name and a template.
+    pub headers: BTreeMap<String, String>,
     /// Whether it is made or only checked.
     pub topology: Topology,
     /// Queues to be bound to it.
@@ -132,6 +135,7 @@ impl Default for ExchangeOptions {
             exchange: String::new(),
             kind: ExchangeKind::Topic,
             routing_key: "{type}".to_owned(),
+            headers: BTreeMap::new(),
             topology: Topology::Declare,
             queues: Vec::new(),
             timeout: Duration::from_secs(10),

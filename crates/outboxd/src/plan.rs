@@ -247,11 +247,12 @@ impl Checker<'_> {
                     }
                     Some(Target::File(path.value))
                 }
-                TargetConfig::Exchange { on, options, routing_key_place } => {
+                TargetConfig::Exchange { on, mut options, routing_key_place, headers } => {
                     if let Err(rule) = backends::check_template(&options.routing_key) {
                         let what = format!("sinks.{name}.routing_key = \"{}\": {rule}", options.routing_key);
                         self.mistakes.note(routing_key_place, what, backends::TEMPLATE_HELP);
                     }
+                    options.headers = self.headers(&name, headers);
                     let connection = self.find(&format!("sinks.{name}"), "on", &on, connections, "connection")?;
                     if connection.kind != Kind::Amqp {
                         let kind = connection.kind.as_str();
@@ -266,6 +267,20 @@ impl Checker<'_> {
             sinks.insert(name, plan);
         }
         sinks
+    }
+
+    fn headers(&self, sink: &str, headers: Vec<(At<String>, At<String>)>) -> BTreeMap<String, String> {
+        for (name, template) in &headers {
+            let whose = format!("sinks.{sink}.headers.{}", name.value);
+            if let Err(rule) = backends::check_header(&name.value) {
+                self.mistakes.note(name.place, format!("{whose}: {rule}"), "choose another name");
+            }
+            if let Err(rule) = backends::check_template(&template.value) {
+                let what = format!("{whose} = \"{}\": {rule}", template.value);
+                self.mistakes.note(template.place, what, backends::TEMPLATE_HELP);
+            }
+        }
+        headers.into_iter().map(|(name, template)| (name.value, template.value)).collect()
     }
 
     fn pipe(

@@ -87,6 +87,8 @@ fn what_config_show_prints_is_a_configuration_with_the_same_plan() {
     let text = format!(
         "{BASE}retry_first = \"250ms\"\nlanes = 3\n[pipes.other]\nfrom = \"orders\"\nto = \"events\"\norder = \"none\"\n[sinks.lines]\nfile = \"out.jsonl\"\n[relay]\nname = \"r1\"\n[log]\nlevel = \"debug\"\n"
     );
+    let text =
+        text.replace("exchange = \"e\"", "exchange = \"e\"\nheaders = { Type = \"{type}\", B = \"b\" }");
     let plan = parse(&text).expect("it is valid");
     let shown = toml::to_string(&effective(&plan)).expect("it can be written");
     assert_eq!(parse(&shown).expect(&shown), plan);
@@ -234,6 +236,14 @@ fn values_that_break_a_rule() {
         (
             base("exchange = \"e\"", "exchange = \"e\"\nrouting_key = \"{typ}\""),
             "sinks.events.routing_key = \"{typ}\"",
+        ),
+        (
+            base("exchange = \"e\"", "exchange = \"e\"\nheaders = { Type = \"{typ}\" }"),
+            "sinks.events.headers.Type = \"{typ}\"",
+        ),
+        (
+            base("exchange = \"e\"", "exchange = \"e\"\nheaders = { CC = \"{type}\" }"),
+            "sinks.events.headers.CC: RabbitMQ keeps the header 'CC' for itself",
         ),
         (
             base("[pipes.relay]", "[pipes.\"re'lay\"]"),

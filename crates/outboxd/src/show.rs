@@ -122,6 +122,7 @@ fn show_sink(sink: &SinkPlan) -> Value {
         "timeout": show_duration(options.timeout),
         "max_message": show_size(options.max_message),
         "queues": queues.collect::<Vec<_>>(),
+        "headers": options.headers,
     })
 }
 

@@ -77,8 +77,8 @@ impl Aside {
         }
     }
 
-    /// The row is not to be had now.
-    pub(crate) fn wait_longer(&mut self, id: &str, due: Instant) {
+    /// The row is due at another time.
+    pub(crate) fn wait_until(&mut self, id: &str, due: Instant) {
         if let Some(waiting) = self.rows.get_mut(id) {
             self.by_due.remove(&(waiting.due, id.to_owned()));
             waiting.due = due;
@@ -100,6 +100,19 @@ impl Aside {
     /// Rows whose time has come.
     pub(crate) fn due(&self, now: Instant, limit: usize) -> Vec<String> {
         self.by_due.iter().take_while(|(due, _)| *due <= now).take(limit).map(|(_, id)| id.clone()).collect()
+    }
+
+    /// Some of the rows that wait, no claim having them.
+    pub(crate) fn waiting(&self, most: usize) -> Vec<String> {
+        self.by_due.iter().take(most).map(|(_, id)| id.clone()).collect()
+    }
+
+    /// A person wants it tried again, with all its attempts.
+    pub(crate) fn revive(&mut self, id: &str, now: Instant) {
+        if let Some(waiting) = self.rows.get_mut(id) {
+            waiting.attempts = 0;
+        }
+        self.wait_until(id, now);
     }
 
     /// How long until the next row is due.

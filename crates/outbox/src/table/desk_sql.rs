@@ -19,7 +19,8 @@ pub(super) struct Extra {
 
 impl Layout {
     pub(super) fn extra(&self) -> Extra {
-        let first = cell::FIRST_HEADER + self.mapping.header_columns.len();
+        // After the single headers stands what names the columns that are written.
+        let first = cell::FIRST_HEADER + self.mapping.header_columns.len() + 1;
         Extra { stand: first, due: first + 1, error: first + 2 }
     }
 
@@ -236,11 +237,11 @@ impl Layout {
         if let ClaimBy::Stamp { column, .. } = &mapping.claim {
             put(&Some(column.clone()), Value::Null);
         }
-        let sql = self.sql().push(&format!(
-            "update {} as m set {} where ",
-            self.quoted(),
-            self.assign(&set).join(", ")
-        ));
+        let mut set = self.assign(&set);
+        // The table itself knows what a fresh row has there.
+        let fresh = |name: &Name| format!("{} = default", name.quoted(self.dialect));
+        set.extend(mapping.without_a_way_back().into_iter().map(fresh));
+        let sql = self.sql().push(&format!("update {} as m set {} where ", self.quoted(), set.join(", ")));
         self.repairable(sql, filter)
     }
 

@@ -4,7 +4,7 @@
 //! which keys wait for it, is remembered in [`Aside`]. Under key order a shard (a table, or one lane of it) has one
 //! owner, which knows everything that is set aside in it.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -27,6 +27,9 @@ use crate::source::{Claim, Lease, Source};
 
 /// How often the keys that wait for a person are read again.
 const REFRESH: Duration = Duration::from_secs(1);
+
+/// So many of the rows that wait are looked after each time.
+const LOOKED_AFTER: usize = 1_000;
 
 /// How often a relay that stands by looks whether it may take over.
 const STAND_BY: Duration = Duration::from_millis(200);
@@ -159,22 +162,18 @@ impl<D: Driver> TableSource<D> {
         Ok(true)
     }
 
-    /// Reads which keys wait, when this relay may not know: at first, and now and then for what people change.
+    /// Reads what this relay may not know: at first what others have set aside, and now and then what people changed.
     async fn refresh(&self) -> Result<()> {
-        let layout = self.layout();
-        if !self.reading.ordered || layout.mapping.key.is_none() {
-            return Ok(());
-        }
         let before = *self.refreshed.lock().unwrap_or_else(PoisonError::into_inner);
         if before.is_some_and(|at| at.elapsed() < REFRESH) {
             return Ok(());
         }
-        let (held, waiting) =
-            (layout.held_keys(self.shard.lane, MOST + 1), layout.waiting(self.shard.lane, MOST + 1));
-        let held = held.filter(|_| self.reading.holds);
-        // What waits by a time of its own is known, unless another relay set it aside.
-        let waiting = waiting.filter(|_| before.is_none());
-        if held.is_some() || waiting.is_some() {
+        let (layout, lane) = (self.layout(), self.shard.lane);
+        let ordered = self.reading.ordered && layout.mapping.key.is_some();
+        let held = layout.held_keys(lane, MOST + 1).filter(|_| ordered && self.reading.holds);
+        let waiting = layout.waiting(lane, MOST + 1).filter(|_| ordered && before.is_none());
+        let ours = self.aside().waiting(LOOKED_AFTER);
+        if held.is_some() || waiting.is_some() || !ours.is_empty() {
             let mut tx = self.driver.begin(None).await?;
             if let Some(sql) = held {
                 let asked = Instant::now();
@@ -192,9 +191,28 @@ impl<D: Driver> TableSource<D> {
                 check_count(rows.len(), "rows wait to be tried again", "look at why they fail")?;
                 self.remember(&rows);
             }
+            if !ours.is_empty() {
+                self.look_after(&mut tx, &ours).await?;
+            }
             self.driver.roll_back(tx).await;
         }
         *self.refreshed.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
+        Ok(())
+    }
+
+    /// Rows that wait may have been retried or let go by a person.
+    async fn look_after(&self, tx: &mut D::Tx, ids: &[String]) -> Result<()> {
+        let rows = self.driver.fetch(tx, &self.layout().pending_of(ids)).await?;
+        let found: HashMap<String, Option<String>> =
+            rows.iter().filter_map(|cells| Some((text(cells, 0)?, text(cells, 1)))).collect();
+        let mut aside = self.aside();
+        for id in ids {
+            match found.get(id) {
+                None => aside.remove(id),
+                Some(attempts) if attempts.as_deref() == Some("0") => aside.revive(id, Instant::now()),
+                Some(_) => {}
+            }
+        }
         Ok(())
     }
 
@@ -279,7 +297,7 @@ impl<D: Driver> TableSource<D> {
         let mut aside = self.aside();
         for id in &missing {
             if still.contains(id) {
-                aside.wait_longer(id, Instant::now() + LOCKED_PAUSE);
+                aside.wait_until(id, Instant::now() + LOCKED_PAUSE);
             } else {
                 aside.remove(id);
             }

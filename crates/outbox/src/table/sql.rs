@@ -301,7 +301,26 @@ impl Layout {
             self.is_processed(),
         ];
         cells.extend(mapping.header_columns.iter().map(|(_, field)| self.as_text(&field.column)));
+        cells.push(self.written_columns());
         cells.join(", ")
+    }
+
+    /// Names what a settle writes, for nothing but its name: a column that was dropped is noticed before a message is
+    /// sent, and not after.
+    fn written_columns(&self) -> String {
+        let mapping = &self.mapping;
+        let done: &[Assignment] = match &mapping.done {
+            Done::Delete => &[],
+            Done::Set(set) => set,
+        };
+        let set = done.iter().chain(&mapping.failed).chain(&mapping.dead).map(|one| &one.column);
+        let names = set.chain(&mapping.error).chain(&mapping.due).chain(&mapping.attempts);
+        let named: Vec<_> = names.map(|name| format!("{} is null", self.col(name))).collect();
+        if named.is_empty() {
+            "null".to_owned()
+        } else {
+            format!("case when false and ({}) then '1' end", named.join(" or "))
+        }
     }
 
     fn is_processed(&self) -> String {
@@ -318,7 +337,13 @@ impl Layout {
                 format!("p.{id} = {}", self.like(&self.as_text(&self.mapping.id), found))
             }
         };
-        format!("case when exists (select 1 from {table} as p where {equal}) then '1' end")
+        // The column of the time is named for the same reason as in `written_columns`.
+        let at =
+            processed.at.as_ref().map(|at| format!(" and (p.{} is null or true)", at.quoted(self.dialect)));
+        format!(
+            "case when exists (select 1 from {table} as p where {equal}{}) then '1' end",
+            at.unwrap_or_default()
+        )
     }
 
     /// A text as a value that compares to a column of MySQL.
@@ -430,9 +455,11 @@ impl Layout {
         self.is_one_of(sql, ids).push(self.skip_locked())
     }
 
-    /// The ids of those rows that are pending still, whoever has them.
+    /// Id and attempts of those rows that are pending still, whoever has them.
     pub(crate) fn pending_of(&self, ids: &[String]) -> Sql {
-        let id = self.as_text(&self.mapping.id);
+        let attempts =
+            self.mapping.attempts.as_ref().map_or_else(|| "null".to_owned(), |name| self.as_text(name));
+        let id = format!("{}, {attempts}", self.as_text(&self.mapping.id));
         let sql = self.sql().push(&format!(
             "select {id} from {} as m where {} and ",
             self.quoted(),

@@ -3,14 +3,17 @@
 
 mod backlog;
 mod bad_input;
+mod broker;
 mod closed_output;
 mod consent;
 mod demo;
 mod exit_codes;
 mod first_steps;
+mod kills;
 mod program;
 mod repair;
 mod secrets;
 mod servers;
 mod signals;
 mod status;
+mod ticketflow;
