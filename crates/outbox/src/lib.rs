@@ -47,6 +47,7 @@
 //! | --- | --- |
 //! | `sqlite` | the log, the inbox and their administration in a SQLite file |
 //! | `postgres` | the same in PostgreSQL |
+//! | `mysql` | tables that exist already, in MariaDB and MySQL |
 //! | `rabbitmq` | the sink to an exchange |
 //! | `kafka` | the sink to a topic; it builds librdkafka, which needs make, a C++ compiler, OpenSSL and zlib |
 //! | `conformance` | the suites that check a backend against the clauses |
@@ -72,6 +73,8 @@ mod lineup;
 pub mod memory;
 mod message;
 mod migration;
+#[cfg(feature = "mysql")]
+pub mod mysql;
 mod pipe;
 pub mod policy;
 #[cfg(feature = "postgres")]

@@ -22,6 +22,6 @@ mod rabbitmq;
 #[cfg(feature = "sqlite")]
 mod sqlite;
 mod streak;
-#[cfg(feature = "postgres")]
+#[cfg(any(feature = "mysql", feature = "postgres"))]
 mod table;
 mod unordered;
