@@ -175,7 +175,8 @@ impl Log {
     }
 }
 
-fn reading(options: &PipeOptions, owner: &str) -> Reading {
+/// How a pipe reads a mapped table.
+pub fn reading(options: &PipeOptions, owner: &str) -> Reading {
     let ordered = options.policy.order == Order::Key;
     Reading {
         owner: owner.to_owned(),
@@ -203,7 +204,8 @@ pub fn sink(plan: &SinkPlan, unread: &CancellationToken) -> Result<Arc<dyn Sink>
     })
 }
 
-fn exchange_config(options: &ExchangeOptions) -> Result<ExchangeConfig> {
+/// What the options of an exchange mean to its sink.
+pub fn exchange_config(options: &ExchangeOptions) -> Result<ExchangeConfig> {
     let mut config = ExchangeConfig::new(&options.exchange);
     config.kind = match options.kind {
         ExchangeKind::Topic => rabbitmq::ExchangeKind::Topic,
