@@ -65,7 +65,7 @@ pub enum Log {
     /// In SQLite.
     Sqlite(sqlite::Outbox),
     /// A mapped table, in PostgreSQL.
-    PostgresTable(postgres::Table),
+    PostgresTable(Box<postgres::Table>),
 }
 
 impl Log {
@@ -101,7 +101,7 @@ impl Log {
         match source.connection.kind {
             Kind::Postgres => {
                 let table = postgres::Table::connect(url, mapping.clone()).await?;
-                Ok(Self::PostgresTable(table.pipe(reader)))
+                Ok(Self::PostgresTable(Box::new(table.pipe(reader))))
             }
             _ => Err(Error::new(ErrorKind::Config, "a mapped table needs PostgreSQL")),
         }
@@ -112,7 +112,7 @@ impl Log {
         match self {
             Self::Postgres(outbox) => outbox,
             Self::Sqlite(outbox) => outbox,
-            Self::PostgresTable(table) => table,
+            Self::PostgresTable(table) => &**table,
         }
     }
 
