@@ -81,12 +81,16 @@ impl Event {
 }
 
 #[tokio::main]
+#[allow(clippy::print_stdout, reason = "it is for a terminal")]
 async fn main() -> anyhow::Result<()> {
     let mut arguments = std::env::args().skip(1);
     let Some(url) = arguments.next() else {
         anyhow::bail!("usage: ticketflow-producer POSTGRES_URL [TICKETS]");
     };
-    let tickets: u32 = arguments.next().map_or(Ok(10), |count| count.parse())?;
+    let tickets = arguments.next().unwrap_or_else(|| "10".to_owned());
+    let Ok(tickets) = tickets.parse::<u32>() else {
+        anyhow::bail!("'{tickets}' is no number of tickets");
+    };
     let mut database = PgConnection::connect(&url).await?;
     for number in 1..=tickets {
         let (ticket, created) = create(&mut database, &format!("Ticket {number}")).await?;

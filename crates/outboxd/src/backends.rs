@@ -4,6 +4,7 @@ use std::io::{self, Write};
 use std::sync::Arc;
 
 use outbox::admin::Admin;
+use outbox::kafka::{TopicConfig, check_topic_name};
 use outbox::lines::Lines;
 use outbox::policy::{OnDead, Order};
 use outbox::rabbitmq::{self, Exchange, ExchangeConfig, QueueConfig};
@@ -13,23 +14,31 @@ use outbox::{Error, ErrorKind, Message, MessageId, Migration, Result, Sink, Sour
 use tokio_util::sync::CancellationToken;
 
 use crate::cli::args::Database;
-use crate::connection::Kind;
-use crate::options::{ExchangeKind, ExchangeOptions, PipeOptions, QueueKind, Start, Topology};
+use crate::connection::{Connection, Kind};
+use crate::options::{
+    ExchangeKind, ExchangeOptions, PipeOptions, QueueKind, Start, TemplateOptions, TopicOptions, Topology,
+};
 use crate::plan::{Layout, PipePlan, SinkPlan, SourcePlan, Target};
 
-/// What to do about a template of a routing key or of a header.
+/// What to do about a template.
 pub const TEMPLATE_HELP: &str = "write text with {type}, {type.dotted}, {key}, {id}, {time.unix}, {correlation_id} or {header.NAME} in it";
 
-/// Whether a template of a routing key or of a header can be used.
-pub fn check_template(template: &str) -> Result<(), String> {
-    Template::parse(template).map(drop).map_err(|error| error.chain())
+/// Whether RabbitMQ can have it so.
+pub fn check_exchange(options: &ExchangeOptions) -> Result<(), String> {
+    exchange_config(options).and_then(|config| config.check()).map_err(|error| error.chain())
 }
 
-/// Whether a header of this name can be set on every message.
-pub fn check_header(name: &str) -> Result<(), String> {
-    let mut config = ExchangeConfig::new("any");
-    config.headers.push((name.to_owned(), config.routing_key.clone()));
-    config.check().map_err(|error| error.chain())
+/// Whether the template of a topic, when it names the same one for every message, names one that there can be.
+pub fn check_topic(template: &str) -> Result<(), &'static str> {
+    match Template::parse(template) {
+        Ok(template) => template.as_text().map_or(Ok(()), check_topic_name),
+        Err(_) => Ok(()),
+    }
+}
+
+/// Whether a template can be used.
+pub fn check_template(template: &str) -> Result<(), String> {
+    Template::parse(template).map(drop).map_err(|error| error.chain())
 }
 
 /// The steps of a kind of database.
@@ -83,7 +92,7 @@ impl Log {
             }
             Kind::Sqlite => Ok(Self::Sqlite(sqlite::Outbox::connect(url).await?.limits(options.limits))),
             Kind::MySql => Err(Error::new(ErrorKind::Config, "there is no log in MySQL yet")),
-            Kind::Amqp => Err(Error::new(ErrorKind::Config, "a broker is no source")),
+            Kind::Amqp | Kind::Kafka => Err(Error::new(ErrorKind::Config, "a broker is no source")),
         }
     }
 
@@ -190,6 +199,7 @@ pub fn sink(plan: &SinkPlan, unread: &CancellationToken) -> Result<Arc<dyn Sink>
         Target::Exchange(connection, options) => {
             Arc::new(Exchange::new(connection.url.reveal(), exchange_config(options)?)?)
         }
+        Target::Topic(connection, options) => topic(connection, options)?,
     })
 }
 
@@ -211,11 +221,39 @@ fn exchange_config(options: &ExchangeOptions) -> Result<ExchangeConfig> {
     });
     config.queues = queues.collect();
     config.routing_key = Template::parse(&options.routing_key)?;
-    for (name, template) in &options.headers {
-        config.headers.push((name.clone(), Template::parse(template)?));
-    }
+    config.headers = headers(&options.headers)?;
     config.timeout = options.timeout;
     config.max_message = options.max_message;
+    Ok(config)
+}
+
+fn headers(options: &[TemplateOptions]) -> Result<Vec<(String, Template)>> {
+    options.iter().map(|header| Ok((header.name.clone(), Template::parse(&header.template)?))).collect()
+}
+
+#[cfg(feature = "kafka")]
+fn topic(connection: &Connection, options: &TopicOptions) -> Result<Arc<dyn Sink>> {
+    let config = topic_config(options)?;
+    Ok(Arc::new(outbox::kafka::Topic::new(connection.url.reveal(), config)?))
+}
+
+#[cfg(not(feature = "kafka"))]
+fn topic(_: &Connection, options: &TopicOptions) -> Result<Arc<dyn Sink>> {
+    topic_config(options)?.check()?;
+    Err(Error::new(ErrorKind::Config, "this outboxd was built without Kafka"))
+}
+
+/// What to do about a program that lacks what a sink needs.
+pub const REBUILD: Option<&str> =
+    if cfg!(feature = "kafka") { None } else { Some("build it with --features kafka") };
+
+fn topic_config(options: &TopicOptions) -> Result<TopicConfig> {
+    let mut config = TopicConfig::new(Template::parse(&options.topic)?);
+    config.headers = headers(&options.headers)?;
+    config.compression = options.compression;
+    config.timeout = options.timeout;
+    config.max_message = options.max_message;
+    config.ca_file.clone_from(&options.ca_file);
     Ok(config)
 }
 
@@ -255,5 +293,12 @@ mod tests {
     fn our_defaults_are_those_of_the_library() {
         let ours = exchange_config(&ExchangeOptions { exchange: "e".to_owned(), ..Default::default() });
         assert_eq!(ours.expect("the default template parses"), ExchangeConfig::new("e"));
+        let header = TemplateOptions { name: "Type".to_owned(), template: "{type}".to_owned() };
+        let ours = ExchangeOptions { headers: vec![header], ..Default::default() };
+        let expected = Template::parse("{type}").expect("it parses");
+        assert_eq!(exchange_config(&ours).expect("it parses").headers, [("Type".to_owned(), expected)]);
+        let ours = topic_config(&TopicOptions { topic: "t".to_owned(), ..Default::default() });
+        let theirs = TopicConfig::new(Template::parse("t").expect("it parses"));
+        assert_eq!(ours.expect("it parses"), theirs);
     }
 }

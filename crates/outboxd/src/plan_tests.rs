@@ -1,6 +1,7 @@
 //! Every rule of the configuration: the mistake, its place, its one line and its way out.
 
 use super::*;
+use crate::options::ExchangeOptions;
 use crate::show::effective;
 
 pub(super) const EXAMPLE: &str = include_str!("../assets/outboxd.toml");
@@ -97,9 +98,10 @@ fn what_config_show_prints_is_a_configuration_with_the_same_plan() {
 #[test]
 fn every_key_of_the_code_is_in_the_reference() {
     let reference = include_str!("../../../docs/reference/config.md");
-    let table = "[connections.c]\nurl = \"postgres://localhost/c\"\n[sources.t]\non = \"c\"\npreset = \"ticketflow\"\n\
-        processed = { table = \"P\", id = \"I\" }\n";
-    let text = format!("{BASE}[log]\n[relay]\n{table}")
+    let more = "[connections.c]\nurl = \"postgres://localhost/c\"\n[sources.t]\non = \"c\"\npreset = \"ticketflow\"\n\
+        processed = { table = \"P\", id = \"I\" }\n\
+        [connections.k]\nurl = \"kafka://localhost\"\n[sinks.t]\non = \"k\"\ntopic = \"t\"\n";
+    let text = format!("{BASE}[log]\n[relay]\n{more}")
         .replace("exchange = \"e\"", "exchange = \"e\"\nqueues = [{ name = \"q\" }]");
     let (plan, keys) = Plan::parse_noting_keys(Path::new("/srv/outboxd.toml"), &text, &environment);
     plan.expect("it is valid");
@@ -243,7 +245,7 @@ fn values_that_break_a_rule() {
         ),
         (
             base("exchange = \"e\"", "exchange = \"e\"\nheaders = { CC = \"{type}\" }"),
-            "sinks.events.headers.CC: RabbitMQ keeps the header 'CC' for itself",
+            "sinks.events.headers: RabbitMQ keeps the header 'CC' for itself",
         ),
         (
             base("[pipes.relay]", "[pipes.\"re'lay\"]"),

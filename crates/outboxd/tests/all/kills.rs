@@ -14,7 +14,7 @@ use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;
 use rand::{RngExt, SeedableRng};
 
-use crate::program::{PATIENCE, Program};
+use crate::program::{PATIENCE, Program, Running};
 
 /// Steps of `outbox::failpoint::STEPS` that a relay of a mapped table passes with every claim.
 pub const STEPS: [&str; 8] = [
@@ -66,6 +66,32 @@ impl Kills {
             self.one_life(program, args, step).await;
             self.done += 1;
         }
+    }
+
+    /// Kills the active one of two relays, and starts another that stands by, again and again; gives the one that is
+    /// left. `active` is what a relay says when it takes over, and it has `limit` to do so.
+    pub async fn run_with_standby(
+        &mut self,
+        program: &Program,
+        args: &[&str],
+        active: &str,
+        limit: Duration,
+    ) -> Running {
+        let mut owner = program.start(args);
+        owner.wait_for(active);
+        for _ in 0..self.count {
+            let mut standby = program.start(args);
+            standby.wait_for("started");
+            tokio::time::sleep(LIFE.mul_f64(self.random.random())).await;
+            owner.kill();
+            self.done += 1;
+            let killed = Instant::now();
+            standby.wait_for(active);
+            let waited = killed.elapsed();
+            self.check(waited < limit, &format!("taken over after {waited:?}"), &standby.said());
+            owner = standby;
+        }
+        owner
     }
 
     async fn one_life(&mut self, program: &Program, args: &[&str], step: Option<&str>) {

@@ -9,6 +9,7 @@ mod consent;
 mod demo;
 mod exit_codes;
 mod first_steps;
+mod kafka;
 mod kills;
 mod program;
 mod repair;

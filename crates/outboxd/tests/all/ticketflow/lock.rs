@@ -2,7 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use super::{QUICK, Scene, ids, stop};
+use testbed::Proxy;
+
+use super::{QUICK, Scene, address, ids, stop};
 
 /// How many sessions hold the lock, as anybody can see.
 const HOLDERS: &str = "select count(*) from pg_locks where locktype = 'advisory' and granted
@@ -36,17 +38,38 @@ async fn a2_a_second_worker_stands_by_says_so_and_takes_over_when_the_first_leav
 async fn a2_a_standby_takes_over_within_two_seconds_from_one_that_is_killed() {
     // With the pause of the example: to stand by must not mean to sleep for 5 s.
     let Some(scene) = Scene::shared(&[]).await else { return };
-    let mut first = scene.run_active();
+    let proxy = Proxy::to(address(scene.vhost.url())).await.unwrap();
+    let mut first = scene.run_by("RABBITMQ_URL", &proxy.reroute(scene.vhost.url()).unwrap());
     let mut second = scene.run();
     second.wait_for(STANDS_BY);
+    let sent = scene.create(1).await;
+    scene.until_dispatched().await;
+    // It has rows in its hands when it dies: the broker does not answer any more.
+    proxy.block();
+    let events = scene.create(20).await;
+    scene
+        .until(r#"select count(*) = 1 from (select from "OutboxMessages" for update skip locked) as free"#)
+        .await;
     first.kill();
     let killed = Instant::now();
     second.wait_for("this relay is the active one");
     assert!(killed.elapsed() < Duration::from_secs(2), "{:?}", killed.elapsed());
-    let events = scene.create(2).await;
     scene.until_dispatched().await;
-    assert_eq!(scene.arrived().await, ids(&events));
+    assert_eq!(scene.arrived().await, ids(&[sent, events].concat()));
     stop(second);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a2_the_lock_is_free_when_a_worker_ends_by_an_error() {
+    let Some(scene) = Scene::shared(&QUICK).await else { return };
+    let running = scene.run_active();
+    assert_eq!(scene.count(HOLDERS).await, 1);
+    scene.execute(r#"alter table "OutboxMessages" drop column "Error""#).await;
+    scene.create(1).await;
+    let (code, said) = running.end();
+    assert_eq!(code, 1, "{said}");
+    assert!(said.contains("the pipe has stopped") && said.contains("Error"), "{said}");
+    assert_eq!(scene.count(HOLDERS).await, 0);
 }
 
 #[tokio::test(flavor = "multi_thread")]
