@@ -11,6 +11,7 @@ mod exit_codes;
 mod first_steps;
 mod kafka;
 mod kills;
+mod mysql;
 mod program;
 mod repair;
 mod secrets;
