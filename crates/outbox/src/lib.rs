@@ -66,6 +66,7 @@ pub mod conformance;
 mod error;
 #[cfg_attr(not(feature = "failpoints"), allow(missing_docs))]
 pub mod failpoint;
+mod finding;
 mod inbox;
 pub mod kafka;
 pub mod lines;
@@ -93,6 +94,7 @@ mod tell;
 pub mod template;
 
 pub use error::{Error, ErrorKind, Result};
+pub use finding::{Finding, Level};
 pub use inbox::{Failure, Handler, Inbox, Lent};
 pub use message::{Headers, Limits, Message, MessageId, header};
 pub use migration::Migration;

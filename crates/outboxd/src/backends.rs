@@ -67,9 +67,9 @@ pub enum Log {
     /// In SQLite.
     Sqlite(sqlite::Outbox),
     /// A mapped table, in PostgreSQL.
-    PostgresTable(postgres::Table),
+    PostgresTable(Box<postgres::Table>),
     /// A mapped table, in MariaDB or MySQL.
-    MySqlTable(mysql::Table),
+    MySqlTable(Box<mysql::Table>),
 }
 
 impl Log {
@@ -105,11 +105,11 @@ impl Log {
         match source.connection.kind {
             Kind::Postgres => {
                 let table = postgres::Table::connect(url, mapping.clone()).await?;
-                Ok(Self::PostgresTable(table.pipe(reader)))
+                Ok(Self::PostgresTable(Box::new(table.pipe(reader))))
             }
             Kind::MySql => {
                 let table = mysql::Table::connect(url, mapping.clone()).await?;
-                Ok(Self::MySqlTable(table.pipe(reader)))
+                Ok(Self::MySqlTable(Box::new(table.pipe(reader))))
             }
             _ => Err(Error::new(ErrorKind::Config, "a mapped table needs PostgreSQL, MariaDB or MySQL")),
         }
@@ -120,8 +120,8 @@ impl Log {
         match self {
             Self::Postgres(outbox) => outbox,
             Self::Sqlite(outbox) => outbox,
-            Self::PostgresTable(table) => table,
-            Self::MySqlTable(table) => table,
+            Self::PostgresTable(table) => &**table,
+            Self::MySqlTable(table) => &**table,
         }
     }
 
@@ -185,7 +185,8 @@ impl Log {
     }
 }
 
-fn reading(options: &PipeOptions, owner: &str) -> Reading {
+/// How a pipe reads a mapped table.
+pub fn reading(options: &PipeOptions, owner: &str) -> Reading {
     let ordered = options.policy.order == Order::Key;
     Reading {
         owner: owner.to_owned(),
@@ -213,7 +214,8 @@ pub fn sink(plan: &SinkPlan, unread: &CancellationToken) -> Result<Arc<dyn Sink>
     })
 }
 
-fn exchange_config(options: &ExchangeOptions) -> Result<ExchangeConfig> {
+/// What the options of an exchange mean to its sink.
+pub fn exchange_config(options: &ExchangeOptions) -> Result<ExchangeConfig> {
     let mut config = ExchangeConfig::new(&options.exchange);
     config.kind = match options.kind {
         ExchangeKind::Topic => rabbitmq::ExchangeKind::Topic,

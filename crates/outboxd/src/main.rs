@@ -9,6 +9,7 @@ mod cli;
 mod config;
 mod connection;
 mod demo;
+mod doctor;
 mod environment;
 mod logging;
 mod mistake;
@@ -61,6 +62,7 @@ async fn run_verb(cli: Cli, output: &mut Output) -> anyhow::Result<ExitCode> {
     let exit = match cli.verb {
         Verb::Init(args) => cli::init(&args, file, output)?,
         Verb::Validate => cli::validate(file, output)?,
+        Verb::Doctor(args) => doctor::doctor(&args, &load()?, output).await?,
         Verb::Config { verb: ConfigVerb::Show } => cli::show_config(&load()?, output)?,
         Verb::Completions { shell } => {
             let mut script = Vec::new();

@@ -25,6 +25,8 @@ pub enum Exit {
     Source = 4,
     /// A sink cannot be reached.
     Sink = 5,
+    /// Checks found warnings, with `--deny-warnings`.
+    Warnings = 6,
     /// The lag is above `--max-lag`.
     Lag = 7,
     /// Left at the second signal.

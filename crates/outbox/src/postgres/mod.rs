@@ -8,6 +8,7 @@ mod connect;
 mod cursor;
 mod enqueue;
 mod error;
+mod examine;
 mod inbox;
 mod lanes;
 mod lease;

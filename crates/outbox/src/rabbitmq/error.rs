@@ -29,7 +29,7 @@ impl Fault {
 }
 
 /// The number and the words of an error that the broker itself told, as in `404, "no exchange 'x'"`.
-fn told(error: &Driver) -> Option<(u16, &str)> {
+pub(super) fn told(error: &Driver) -> Option<(u16, &str)> {
     match error.kind() {
         DriverKind::ProtocolError(error) => Some((error.get_id(), error.get_message().as_str())),
         _ => None,

@@ -12,10 +12,12 @@ mod confirm;
 mod connection;
 mod envelope;
 mod error;
+mod examine;
 mod publish;
 mod sink;
 mod topology;
 
 pub use config::{ExchangeConfig, ExchangeKind, QueueConfig, QueueKind, Topology};
 pub use error::TOPOLOGY;
+pub use examine::PROBE;
 pub use sink::Exchange;

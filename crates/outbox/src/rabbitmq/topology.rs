@@ -9,7 +9,7 @@ use super::error::topology_fault;
 use crate::sink::Cause;
 
 /// Names are short by [`ExchangeConfig::check`]; should one not be, the broker tells.
-fn short(name: &str) -> ShortString {
+pub(super) fn short(name: &str) -> ShortString {
     ShortString::try_new(name).unwrap_or_default()
 }
 
@@ -18,7 +18,9 @@ pub(super) async fn establish(channel: &Channel, config: &ExchangeConfig) -> Res
     // The default exchange is always there and may not be declared.
     if !config.exchange.is_empty() {
         let what = format!("exchange '{}'", config.exchange);
-        exchange(channel, config).await.map_err(|error| topology_fault(&what, config.topology, &error))?;
+        exchange(channel, config, config.topology == Topology::Check)
+            .await
+            .map_err(|error| topology_fault(&what, config.topology, &error))?;
     }
     for queue in &config.queues {
         let what = format!("queue '{}'", queue.name);
@@ -29,26 +31,34 @@ pub(super) async fn establish(channel: &Channel, config: &ExchangeConfig) -> Res
     Ok(())
 }
 
-async fn exchange(channel: &Channel, config: &ExchangeConfig) -> lapin::Result<()> {
+/// Declares the exchange, or asks whether it is there.
+pub(super) async fn exchange(channel: &Channel, config: &ExchangeConfig, passive: bool) -> lapin::Result<()> {
     let kind = match config.kind {
         ExchangeKind::Topic => Kind::Topic,
         ExchangeKind::Direct => Kind::Direct,
         ExchangeKind::Fanout => Kind::Fanout,
         ExchangeKind::Headers => Kind::Headers,
     };
-    let passive = config.topology == Topology::Check;
     let options = ExchangeDeclareOptions { passive, durable: true, ..ExchangeDeclareOptions::default() };
     channel.exchange_declare(short(&config.exchange), kind, options, FieldTable::default()).await
 }
 
-async fn queue(channel: &Channel, config: &ExchangeConfig, queue: &QueueConfig) -> lapin::Result<()> {
-    let passive = config.topology == Topology::Check;
+/// Declares a queue, or asks whether it is there.
+pub(super) async fn declare_queue(
+    channel: &Channel,
+    queue: &QueueConfig,
+    passive: bool,
+) -> lapin::Result<()> {
     let options = QueueDeclareOptions { passive, durable: queue.durable, ..QueueDeclareOptions::default() };
     let mut arguments = FieldTable::default();
     if queue.kind == QueueKind::Quorum {
         arguments.insert("x-queue-type".into(), AMQPValue::LongString("quorum".into()));
     }
-    channel.queue_declare(short(&queue.name), options, arguments).await?;
+    channel.queue_declare(short(&queue.name), options, arguments).await.map(drop)
+}
+
+async fn queue(channel: &Channel, config: &ExchangeConfig, queue: &QueueConfig) -> lapin::Result<()> {
+    declare_queue(channel, queue, config.topology == Topology::Check).await?;
     if config.topology == Topology::Check {
         return Ok(());
     }

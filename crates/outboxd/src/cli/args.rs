@@ -18,6 +18,7 @@ Exit codes:
   3    the configuration is invalid
   4    a source cannot be reached, or refuses us
   5    a sink cannot be reached
+  6    checks found warnings, with --deny-warnings
   7    the lag is above --max-lag
   130  left at the second signal, without draining
 
@@ -82,6 +83,8 @@ pub enum Verb {
     Init(InitArgs),
     /// Checks the configuration, offline, and tells every mistake
     Validate,
+    /// Looks at every source and sink, and tells what is wrong with the fix to copy
+    Doctor(DoctorArgs),
     /// Makes or updates the tables of every source, or prints their SQL
     Migrate(MigrateArgs),
     /// Runs every pipe until a signal: the first drains, the second leaves
@@ -130,6 +133,26 @@ pub struct InitArgs {
     /// Overwrites a configuration that is there
     #[arg(long)]
     pub force: bool,
+}
+
+/// Flags of `doctor`.
+#[derive(Debug, Args)]
+pub struct DoctorArgs {
+    /// Only this source
+    #[arg(long, value_name = "NAME")]
+    pub source: Option<String>,
+    /// Only this sink
+    #[arg(long, value_name = "NAME")]
+    pub sink: Option<String>,
+    /// Sends a message of type outboxd.probe through every exchange, to see whether a queue takes it
+    #[arg(long)]
+    pub probe: bool,
+    /// With --probe, the routing key of this type; may be repeated. By default types that wait in the source
+    #[arg(long = "type", value_name = "TYPE", requires = "probe")]
+    pub kind: Vec<String>,
+    /// Ends with exit code 6 if there are warnings and nothing worse
+    #[arg(long)]
+    pub deny_warnings: bool,
 }
 
 /// A kind of database.

@@ -5,7 +5,7 @@ use crate::program::{Program, RELAY};
 #[test]
 fn the_help_lists_them() {
     let help = Program::new().ok(&["--help"]);
-    for code in [0, 1, 2, 3, 4, 5, 7, 130] {
+    for code in [0, 1, 2, 3, 4, 5, 6, 7, 130] {
         assert!(help.contains(&format!("\n  {code:<5}")), "{code}: {help}");
     }
 }

@@ -66,7 +66,7 @@ pub(super) async fn find(pool: &PgPool, mapping: &Arc<Mapping>) -> Result<Vec<(A
     Err(Error::new(ErrorKind::Mapping, format!("the mapping does not fit: {}", misfits.join("; "))))
 }
 
-async fn names(conn: &mut PgConnection, tables: &Tables) -> Result<Vec<TableName>> {
+pub(super) async fn names(conn: &mut PgConnection, tables: &Tables) -> Result<Vec<TableName>> {
     let (schema, prefix, suffix) = match tables {
         Tables::Named(names) => return Ok(names.clone()),
         Tables::Pattern { schema, prefix, suffix } => (schema, prefix, suffix),
@@ -87,7 +87,7 @@ async fn names(conn: &mut PgConnection, tables: &Tables) -> Result<Vec<TableName
     Ok(rows.iter().filter_map(name).collect())
 }
 
-async fn columns(conn: &mut PgConnection, table: &TableName) -> Result<(Vec<Column>, u32)> {
+pub(super) async fn columns(conn: &mut PgConnection, table: &TableName) -> Result<(Vec<Column>, u32)> {
     let rows = sqlx::query(COLUMNS)
         .bind(table.quoted(Dialect::Postgres))
         .persistent(false)

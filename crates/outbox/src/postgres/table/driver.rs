@@ -48,7 +48,7 @@ impl PgDriver {
 }
 
 /// The statement with its values.
-fn query(sql: &Sql) -> Query<'_, Postgres, PgArguments> {
+pub(super) fn query(sql: &Sql) -> Query<'_, Postgres, PgArguments> {
     let mut query = sqlx::query(AssertSqlSafe(sql.text.as_str())).persistent(false);
     for param in &sql.params {
         query = match param {

@@ -191,6 +191,6 @@ pub(crate) async fn live(
 pub(crate) fn seed() -> u64 {
     let seed =
         std::env::var("OUTBOX_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or_else(rand::random);
-    println!("OUTBOX_SEED={seed}");
+    eprintln!("OUTBOX_SEED={seed}");
     seed
 }

@@ -1,0 +1,217 @@
+//! A look at a broker: whether we get in, and whether exchange and queues are there and as configured.
+//!
+//! Nothing is made. What is there is declared once more as it is configured: to the broker that is a question, which
+//! it answers with an error if the two differ. Bindings cannot be asked for: [`Exchange::probe`] finds out.
+
+use std::sync::Arc;
+
+use lapin::options::{ExchangeDeclareOptions, QueueDeclareOptions};
+use lapin::types::FieldTable;
+use lapin::{Channel, Error as Driver, ExchangeKind as Kind};
+use tokio::time::Instant;
+
+use super::config::{ExchangeConfig, QueueConfig, Topology};
+use super::connection::{Link, Session};
+use super::error::{into_error, told};
+use super::sink::Exchange;
+use super::topology;
+use crate::error::Result;
+use crate::finding::{Finding, Level};
+use crate::message::Message;
+use crate::sink::{Outcome, Sink, code};
+use crate::template::Template;
+
+/// The type of a message that is sent to see where it goes.
+pub const PROBE: &str = "outboxd.probe";
+
+impl Exchange {
+    /// Looks at the broker, the exchange and the queues, and makes none of them.
+    pub async fn examine(url: &str, config: &ExchangeConfig) -> Vec<Finding> {
+        let link = match config.check().and_then(|()| bare(url, config)) {
+            Ok(link) => link,
+            Err(error) => return vec![Finding::error("connection", &error)],
+        };
+        let session = match link.session().await {
+            Ok(session) => session,
+            Err(cause) => return vec![Finding::error("connection", &into_error(&cause))],
+        };
+        let mut findings = vec![Finding::ok("connection", format!("logged in to {}", link.shown()))];
+        findings.push(match session.blocked() {
+            Some(reason) => Finding::failure("alarm", format!("the broker blocks publishers: {reason}"))
+                .fix("give the broker memory or disk; work resumes by itself"),
+            None => Finding::ok("alarm", "the broker takes messages"),
+        });
+        let look = Look { link: &link, session: &session, config };
+        findings.extend(look.exchange().await);
+        for queue in &config.queues {
+            findings.push(look.queue(queue).await);
+        }
+        findings
+    }
+
+    /// Sends one message of type [`PROBE`] with this routing key, as any message is sent, and tells whether a queue
+    /// took it. It stays in that queue until its consumer takes it.
+    pub async fn probe(url: &str, config: &ExchangeConfig, routing_key: &str) -> Finding {
+        const WHAT: &str = "route";
+        let place = format!("routing key '{routing_key}' at exchange '{}'", config.exchange);
+        let told = async {
+            let mut config = config.clone();
+            // A probe makes nothing.
+            config.topology = Topology::Check;
+            config.queues.clear();
+            config.routing_key = Template::parse(&routing_key.replace('{', "{{").replace('}', "}}"))?;
+            let message = Message::json(PROBE, &serde_json::json!({ "probe": true }))?;
+            Ok(Self::new(url, config)?.deliver(&[message]).await.pop())
+        };
+        match told.await {
+            Err(error) => Finding::error(WHAT, &error),
+            Ok(Some(Outcome::Delivered)) => {
+                Finding::ok(WHAT, format!("{place}: a probe was taken by a queue"))
+            }
+            Ok(Some(Outcome::Rejected(rejection))) if rejection.cause.code == code::NO_ROUTE => {
+                Finding::failure(WHAT, format!("{place}: no queue is bound for it"))
+                    .fix(format!("queues = [{{ name = \"QUEUE\", keys = [{routing_key:?}] }}]"))
+            }
+            Ok(Some(Outcome::Rejected(rejection))) => {
+                Finding::failure(WHAT, format!("{place}: {}", rejection.cause))
+            }
+            Ok(Some(Outcome::Unavailable(cause)))
+                if cause.code == code::NO_EXCHANGE && config.topology == Topology::Declare =>
+            {
+                Finding::warning(WHAT, format!("{place}: not probed, for the exchange is not there yet"))
+                    .fix("start the pipe, which makes it, and probe again")
+            }
+            Ok(Some(Outcome::Unavailable(cause))) => Finding::failure(WHAT, format!("{place}: {cause}")),
+            Ok(None) => Finding::failure(WHAT, format!("{place}: nothing came of the probe")),
+        }
+    }
+}
+
+/// A way to the broker on which nothing is declared.
+fn bare(url: &str, config: &ExchangeConfig) -> Result<Link> {
+    let mut config = config.clone();
+    config.exchange.clear();
+    config.queues.clear();
+    config.topology = Topology::Check;
+    Link::new(url, Arc::new(config))
+}
+
+struct Look<'a> {
+    link: &'a Link,
+    session: &'a Session,
+    config: &'a ExchangeConfig,
+}
+
+impl Look<'_> {
+    /// A question that is answered with no costs its channel.
+    async fn ask<T>(&self, question: impl AsyncFnOnce(&Channel) -> lapin::Result<T>) -> Result<T, Answer> {
+        let deadline = Instant::now() + self.config.connect_timeout;
+        let channel = match self.session.channel(self.link.shown(), deadline).await {
+            Ok(channel) => channel,
+            Err(cause) => return Err(Answer::Error(cause.to_string())),
+        };
+        let asked = tokio::time::timeout_at(deadline, question(&channel)).await;
+        let answered = asked.map_err(|_| Answer::Error("the broker did not answer in time".to_owned()))?;
+        let answered = answered.map_err(|error| Answer::of(&error))?;
+        self.session.give_back(channel);
+        Ok(answered)
+    }
+
+    async fn exchange(&self) -> Vec<Finding> {
+        let name = &self.config.exchange;
+        let what = "exchange";
+        if name.is_empty() {
+            return vec![Finding::ok(what, "the default exchange, which is always there")];
+        }
+        let passive = ExchangeDeclareOptions { passive: true, ..ExchangeDeclareOptions::default() };
+        let is_there = self
+            .ask(async |channel| {
+                let (name, none) = (topology::short(name), FieldTable::default());
+                channel.exchange_declare(name, Kind::Topic, passive, none).await
+            })
+            .await;
+        if let Err(answer) = is_there {
+            return vec![self.missing(what, name, answer)];
+        }
+        let same = self.ask(async |channel| topology::exchange(channel, self.config, false).await).await;
+        vec![self.compared(what, name, same, String::new())]
+    }
+
+    async fn queue(&self, queue: &QueueConfig) -> Finding {
+        let (what, name) = ("queue", &queue.name);
+        let passive = QueueDeclareOptions { passive: true, ..QueueDeclareOptions::default() };
+        let is_there = self
+            .ask(async |channel| {
+                channel.queue_declare(topology::short(name), passive, FieldTable::default()).await
+            })
+            .await;
+        let state = match is_there {
+            Ok(state) => state,
+            Err(answer) => return self.missing(what, name, answer),
+        };
+        let (messages, consumers) = (state.message_count(), state.consumer_count());
+        let holds = format!(", {messages} messages, {consumers} consumers");
+        // Who only checks takes a queue as it is.
+        if self.config.topology == Topology::Check {
+            return Finding::ok(what, format!("'{name}' is there{holds}"));
+        }
+        let same = self.ask(async |channel| topology::declare_queue(channel, queue, false).await).await;
+        self.compared(what, name, same, holds)
+    }
+
+    fn missing(&self, what: &str, name: &str, answer: Answer) -> Finding {
+        match (answer, self.config.topology) {
+            (Answer::Missing, Topology::Declare) => {
+                Finding::ok(what, format!("'{name}' is not there yet: the pipe makes it when it connects"))
+            }
+            (Answer::Missing, Topology::Check) => Finding::failure(what, format!("'{name}' does not exist"))
+                .fix("create it, or let it be declared: topology = \"declare\""),
+            (Answer::Denied(text) | Answer::Differs(text) | Answer::Error(text), _) => {
+                Finding::failure(what, format!("'{name}': {text}"))
+                    .fix("check user, password and permissions")
+            }
+        }
+    }
+
+    /// What comes of declaring once more what is there.
+    fn compared(&self, what: &str, name: &str, same: Result<(), Answer>, holds: String) -> Finding {
+        let level = match (&same, self.config.topology) {
+            (Ok(()), _) => return Finding::ok(what, format!("'{name}' is there and as configured{holds}")),
+            // Who may not declare cannot ask, and does not need to if it only checks.
+            (Err(Answer::Denied(_)), Topology::Check) => {
+                let evidence = format!("'{name}' is there; this user may not ask what kind it is{holds}");
+                return Finding::ok(what, evidence);
+            }
+            (Err(Answer::Differs(_)), Topology::Check) => Level::Warning,
+            _ => Level::Failure,
+        };
+        let text = match same {
+            Err(Answer::Differs(text)) => format!("'{name}' is not as configured: {text}"),
+            Err(Answer::Denied(text)) => format!("'{name}' cannot be declared: {text}"),
+            Err(Answer::Error(text)) => format!("'{name}': {text}"),
+            _ => format!("'{name}' has gone while it was looked at"),
+        };
+        let fix = "change the configuration, or the broker; or only check it: topology = \"check\"";
+        Finding { level, ..Finding::failure(what, text).fix(fix) }
+    }
+}
+
+/// What the broker said to a question, if not yes.
+enum Answer {
+    Missing,
+    Differs(String),
+    Denied(String),
+    Error(String),
+}
+
+impl Answer {
+    fn of(error: &Driver) -> Self {
+        match told(error) {
+            Some((404, _)) => Self::Missing,
+            Some((406, text)) => Self::Differs(text.to_owned()),
+            Some((403, text)) => Self::Denied(text.to_owned()),
+            Some((_, text)) => Self::Error(text.to_owned()),
+            None => Self::Error(error.to_string()),
+        }
+    }
+}

@@ -1,0 +1,74 @@
+//! A look at a source: which look, by the kind of its connection and its layout.
+
+use std::collections::BTreeSet;
+
+use outbox::admin::{Filter, Stand};
+use outbox::table::Reading;
+use outbox::{Finding, Result, postgres};
+
+use crate::backends::{self, Log};
+use crate::connection::Kind;
+use crate::plan::{Layout, Plan, SourcePlan};
+
+/// So many messages are looked at for their types.
+const SAMPLE: u32 = 1_000;
+
+/// Looks at a source.
+pub async fn examine(plan: &Plan, source: &SourcePlan) -> Vec<Finding> {
+    let url = source.connection.url.reveal();
+    match (source.connection.kind, &source.layout) {
+        (Kind::Postgres, Layout::Log(_)) => postgres::Outbox::examine(url).await,
+        (Kind::Postgres, Layout::Table(options)) => {
+            postgres::Table::examine(url, &options.mapping, &reading(plan, source)).await
+        }
+        (Kind::Sqlite, _) => sqlite(source).await,
+        (kind, _) => {
+            vec![Finding::warning("connection", format!("doctor cannot look at {} yet", kind.as_str()))]
+        }
+    }
+}
+
+/// As its pipe reads it; a table has one.
+fn reading(plan: &Plan, source: &SourcePlan) -> Reading {
+    let pipe = plan.pipes_from(&source.name).next();
+    pipe.map_or_else(Reading::default, |pipe| backends::reading(&pipe.options, "outboxd doctor"))
+}
+
+async fn sqlite(source: &SourcePlan) -> Vec<Finding> {
+    let file = source.connection.sqlite_file().unwrap_or_default();
+    let shown = file.display();
+    if !file.exists() {
+        let missing = Finding::failure("file", format!("there is no file {shown}"));
+        return vec![missing.fix("outboxd migrate")];
+    }
+    let mut findings = vec![Finding::ok("file", format!("{shown} is there"))];
+    if file.metadata().is_ok_and(|metadata| metadata.permissions().readonly()) {
+        let closed = Finding::failure("file", format!("{shown} cannot be written"));
+        findings.push(closed.fix(format!("chmod u+w '{shown}'")));
+    }
+    let told = async { Log::open(source).await?.admin().status().await };
+    match told.await {
+        Err(error) => findings.push(Finding::error("tables", &error)),
+        Ok(cursors) => {
+            let dead: u64 = cursors.iter().map(|cursor| cursor.dead).sum();
+            findings.push(Finding::ok("tables", "the tables of the log are there"));
+            findings.push(if dead == 0 {
+                Finding::ok("dead", "none")
+            } else {
+                Finding::warning("dead", format!("{dead} wait for a person")).fix("outboxd list --state dead")
+            });
+        }
+    }
+    findings
+}
+
+/// Types of messages that wait in a source, or else of any in it.
+pub async fn types(source: &SourcePlan) -> Result<BTreeSet<String>> {
+    let log = Log::open(source).await?;
+    let pending = Filter { stand: Some(Stand::Pending), limit: SAMPLE, ..Filter::default() };
+    let mut entries = log.admin().list(&pending).await?;
+    if entries.is_empty() {
+        entries = log.admin().list(&Filter { limit: SAMPLE, ..Filter::default() }).await?;
+    }
+    Ok(entries.into_iter().map(|entry| entry.kind).collect())
+}
