@@ -476,3 +476,35 @@ async fn tables_by_pattern_are_each_owned_once() {
     }
     assert_eq!(came, 1);
 }
+
+#[tokio::test]
+async fn the_grants_of_the_reference_suffice_and_what_is_missing_is_denied() {
+    let Some(tables) = Tables::new(draft).await else { return };
+    let name = tables.database.url().rsplit('/').next().unwrap().to_owned();
+    // A name has 32 characters at most in MySQL.
+    let user = &name[name.len() - 20..];
+    run(
+        &tables.pool,
+        &format!(
+            "create table `Processed` (`EventId` char(36) primary key, `At` datetime not null);
+             create user '{user}'@'127.0.0.1';
+             grant select, update on `{name}`.`Outbox_c` to '{user}'@'127.0.0.1';
+             grant select, insert, update on `{name}`.`Processed` to '{user}'@'127.0.0.1'"
+        ),
+    )
+    .await;
+    let draft = Draft { processed_table: text("Processed"), processed_id: text("EventId"), ..draft("c") };
+    let draft = Draft { processed_at: text("At"), ..draft };
+    let url = tables.database.url().replace("root@", &format!("{user}@"));
+    let table = Table::connect(&url, checked(&draft)).await.unwrap();
+    write(&tables, &[message("1", "k"), message("2", "k")]).await;
+    let source = source(&table);
+    let claim = source.claim(1).await.unwrap();
+    source.settle(&claim, &[Verdict::Done]).await.unwrap();
+    assert_eq!(table.status().await.unwrap()[0].pending, 1);
+    run(&tables.pool, &format!("revoke insert on `{name}`.`Processed` from '{user}'@'127.0.0.1'")).await;
+    let claim = source.claim(1).await.unwrap();
+    let error = source.settle(&claim, &[Verdict::Done]).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Denied, "{}", error.chain());
+    assert!(error.chain().contains("Processed"), "{}", error.chain());
+}
