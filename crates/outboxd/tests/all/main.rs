@@ -13,6 +13,7 @@ mod first_steps;
 mod init_from;
 mod kafka;
 mod kills;
+mod mysql;
 mod program;
 mod repair;
 mod secrets;
