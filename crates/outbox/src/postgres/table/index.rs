@@ -130,9 +130,7 @@ fn lasting(condition: &Condition) -> Option<Condition> {
 fn predicate(condition: &Condition) -> String {
     let column = |name: &Name| name.quoted(Dialect::Postgres);
     let value = |value: &Value| value.as_sql("now()");
-    let list = |parts: &[Condition], word: &str| {
-        parts.iter().map(|part| nested(part)).collect::<Vec<_>>().join(word)
-    };
+    let list = |parts: &[Condition], word: &str| parts.iter().map(nested).collect::<Vec<_>>().join(word);
     match condition {
         Condition::All(parts) => list(parts, " AND "),
         Condition::Any(parts) => list(parts, " OR "),
