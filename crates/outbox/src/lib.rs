@@ -35,7 +35,7 @@
 //! 3. [`Pipe`]: the loop, its settings and how it stops. `pipe.rs` reads from top to bottom.
 //! 4. [`Policy`]: order, attempts, delays, outages. [`policy`] holds the decisions as pure functions.
 //! 5. [`memory`]: what the clauses mean, with nothing but a lock.
-//! 6. `sqlite` and `postgres`: the log, its cursors under leases, the inbox. `rabbitmq` and [`lines`]: sinks.
+//! 6. `sqlite` and `postgres`: the log, its cursors under leases, the inbox. `rabbitmq`, [`kafka`] and [`lines`]: sinks.
 //! 7. [`Error`]: one type; its kind decides what a pipe does and has advice for a person.
 //! 8. `conformance`: the clauses as tests, for a backend of your own.
 //!
@@ -47,7 +47,9 @@
 //! | --- | --- |
 //! | `sqlite` | the log, the inbox and their administration in a SQLite file |
 //! | `postgres` | the same in PostgreSQL |
+//! | `mysql` | tables that exist already, in MariaDB and MySQL |
 //! | `rabbitmq` | the sink to an exchange |
+//! | `kafka` | the sink to a topic; it builds librdkafka, which needs make, a C++ compiler, OpenSSL and zlib |
 //! | `conformance` | the suites that check a backend against the clauses |
 //! | `failpoints` | named steps at which a test kills the process, see [`failpoint`] |
 //!
@@ -66,11 +68,14 @@ mod error;
 pub mod failpoint;
 mod finding;
 mod inbox;
+pub mod kafka;
 pub mod lines;
 mod lineup;
 pub mod memory;
 mod message;
 mod migration;
+#[cfg(feature = "mysql")]
+pub mod mysql;
 mod pipe;
 pub mod policy;
 #[cfg(feature = "postgres")]

@@ -82,7 +82,7 @@ impl From<String> for MessageId {
 pub type Headers = BTreeMap<String, String>;
 
 /// Headers from a JSON object; values that are not strings become their JSON text. Nothing if it is no object.
-#[cfg(any(feature = "postgres", feature = "sqlite"))]
+#[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
 pub(crate) fn headers_from_json(json: &str) -> Option<Headers> {
     if json == "{}" {
         return Some(Headers::new());

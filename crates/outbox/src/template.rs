@@ -101,6 +101,15 @@ impl Template {
         }
     }
 
+    /// The text that it gives for every message, if there is no field in it.
+    pub fn as_text(&self) -> Option<&str> {
+        match self.parts.as_slice() {
+            [] => Some(""),
+            [Part::Text(text)] => Some(text),
+            _ => None,
+        }
+    }
+
     /// The template as it was written.
     pub fn as_str(&self) -> &str {
         &self.text

@@ -4,6 +4,7 @@ use std::io::{self, Write};
 use std::sync::Arc;
 
 use outbox::admin::Admin;
+use outbox::kafka::{TopicConfig, check_topic_name};
 use outbox::lines::Lines;
 use outbox::policy::{OnDead, Order};
 use outbox::rabbitmq::{self, Exchange, ExchangeConfig, QueueConfig};
@@ -13,14 +14,29 @@ use outbox::{Error, ErrorKind, Message, MessageId, Migration, Result, Sink, Sour
 use tokio_util::sync::CancellationToken;
 
 use crate::cli::args::Database;
-use crate::connection::Kind;
-use crate::options::{ExchangeKind, ExchangeOptions, PipeOptions, QueueKind, Start, Topology};
+use crate::connection::{Connection, Kind};
+use crate::options::{
+    ExchangeKind, ExchangeOptions, PipeOptions, QueueKind, Start, TemplateOptions, TopicOptions, Topology,
+};
 use crate::plan::{Layout, PipePlan, SinkPlan, SourcePlan, Target};
 
-/// What to do about a template of a routing key.
-pub const TEMPLATE_HELP: &str = "write text with {type}, {type.dotted}, {key} or {header.NAME} in it";
+/// What to do about a template.
+pub const TEMPLATE_HELP: &str = "write text with {type}, {type.dotted}, {key}, {id}, {time.unix}, {correlation_id} or {header.NAME} in it";
 
-/// Whether a template of a routing key can be used.
+/// Whether RabbitMQ can have it so.
+pub fn check_exchange(options: &ExchangeOptions) -> Result<(), String> {
+    exchange_config(options).and_then(|config| config.check()).map_err(|error| error.chain())
+}
+
+/// Whether the template of a topic, when it names the same one for every message, names one that there can be.
+pub fn check_topic(template: &str) -> Result<(), &'static str> {
+    match Template::parse(template) {
+        Ok(template) => template.as_text().map_or(Ok(()), check_topic_name),
+        Err(_) => Ok(()),
+    }
+}
+
+/// Whether a template can be used.
 pub fn check_template(template: &str) -> Result<(), String> {
     Template::parse(template).map(drop).map_err(|error| error.chain())
 }
@@ -49,7 +65,7 @@ pub enum Log {
     /// In SQLite.
     Sqlite(sqlite::Outbox),
     /// A mapped table, in PostgreSQL.
-    PostgresTable(postgres::Table),
+    PostgresTable(Box<postgres::Table>),
 }
 
 impl Log {
@@ -76,7 +92,7 @@ impl Log {
             }
             Kind::Sqlite => Ok(Self::Sqlite(sqlite::Outbox::connect(url).await?.limits(options.limits))),
             Kind::MySql => Err(Error::new(ErrorKind::Config, "there is no log in MySQL yet")),
-            Kind::Amqp => Err(Error::new(ErrorKind::Config, "a broker is no source")),
+            Kind::Amqp | Kind::Kafka => Err(Error::new(ErrorKind::Config, "a broker is no source")),
         }
     }
 
@@ -85,7 +101,7 @@ impl Log {
         match source.connection.kind {
             Kind::Postgres => {
                 let table = postgres::Table::connect(url, mapping.clone()).await?;
-                Ok(Self::PostgresTable(table.pipe(reader)))
+                Ok(Self::PostgresTable(Box::new(table.pipe(reader))))
             }
             _ => Err(Error::new(ErrorKind::Config, "a mapped table needs PostgreSQL")),
         }
@@ -96,7 +112,7 @@ impl Log {
         match self {
             Self::Postgres(outbox) => outbox,
             Self::Sqlite(outbox) => outbox,
-            Self::PostgresTable(table) => table,
+            Self::PostgresTable(table) => &**table,
         }
     }
 
@@ -184,6 +200,7 @@ pub fn sink(plan: &SinkPlan, unread: &CancellationToken) -> Result<Arc<dyn Sink>
         Target::Exchange(connection, options) => {
             Arc::new(Exchange::new(connection.url.reveal(), exchange_config(options)?)?)
         }
+        Target::Topic(connection, options) => topic(connection, options)?,
     })
 }
 
@@ -206,8 +223,39 @@ pub fn exchange_config(options: &ExchangeOptions) -> Result<ExchangeConfig> {
     });
     config.queues = queues.collect();
     config.routing_key = Template::parse(&options.routing_key)?;
+    config.headers = headers(&options.headers)?;
     config.timeout = options.timeout;
     config.max_message = options.max_message;
+    Ok(config)
+}
+
+fn headers(options: &[TemplateOptions]) -> Result<Vec<(String, Template)>> {
+    options.iter().map(|header| Ok((header.name.clone(), Template::parse(&header.template)?))).collect()
+}
+
+#[cfg(feature = "kafka")]
+fn topic(connection: &Connection, options: &TopicOptions) -> Result<Arc<dyn Sink>> {
+    let config = topic_config(options)?;
+    Ok(Arc::new(outbox::kafka::Topic::new(connection.url.reveal(), config)?))
+}
+
+#[cfg(not(feature = "kafka"))]
+fn topic(_: &Connection, options: &TopicOptions) -> Result<Arc<dyn Sink>> {
+    topic_config(options)?.check()?;
+    Err(Error::new(ErrorKind::Config, "this outboxd was built without Kafka"))
+}
+
+/// What to do about a program that lacks what a sink needs.
+pub const REBUILD: Option<&str> =
+    if cfg!(feature = "kafka") { None } else { Some("build it with --features kafka") };
+
+fn topic_config(options: &TopicOptions) -> Result<TopicConfig> {
+    let mut config = TopicConfig::new(Template::parse(&options.topic)?);
+    config.headers = headers(&options.headers)?;
+    config.compression = options.compression;
+    config.timeout = options.timeout;
+    config.max_message = options.max_message;
+    config.ca_file.clone_from(&options.ca_file);
     Ok(config)
 }
 
@@ -247,5 +295,12 @@ mod tests {
     fn our_defaults_are_those_of_the_library() {
         let ours = exchange_config(&ExchangeOptions { exchange: "e".to_owned(), ..Default::default() });
         assert_eq!(ours.expect("the default template parses"), ExchangeConfig::new("e"));
+        let header = TemplateOptions { name: "Type".to_owned(), template: "{type}".to_owned() };
+        let ours = ExchangeOptions { headers: vec![header], ..Default::default() };
+        let expected = Template::parse("{type}").expect("it parses");
+        assert_eq!(exchange_config(&ours).expect("it parses").headers, [("Type".to_owned(), expected)]);
+        let ours = topic_config(&TopicOptions { topic: "t".to_owned(), ..Default::default() });
+        let theirs = TopicConfig::new(Template::parse("t").expect("it parses"));
+        assert_eq!(ours.expect("it parses"), theirs);
     }
 }

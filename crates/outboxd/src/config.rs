@@ -2,21 +2,21 @@
 //!
 //! Reading knows sections, keys and types; what refers to what is the business of [`crate::plan`].
 
+mod sink;
 mod source;
 mod table;
 
 use std::ops::RangeInclusive;
-use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::mistake::{At, Place};
 use crate::options::{
-    ExchangeKind, ExchangeOptions, GROUP_WORDS, LEVELS, LogFormat, LogOptions, ON_DEAD_WORDS, ORDER_WORDS,
-    OUTAGE_WORDS, PipeOptions, QueueKind, QueueOptions, Start, Topology,
+    GROUP_WORDS, LEVELS, LogFormat, LogOptions, ON_DEAD_WORDS, ORDER_WORDS, OUTAGE_WORDS, PipeOptions, Start,
 };
 use crate::reader::Section;
 use crate::secret::Secret;
 
+pub use sink::{SinkConfig, TargetConfig, TemplateConfig};
 use source::read_source;
 pub use source::{LayoutConfig, SourceConfig};
 
@@ -50,33 +50,6 @@ pub struct ConnectionConfig {
     pub plaintext: bool,
 }
 
-/// A place to send to.
-#[derive(Debug)]
-pub struct SinkConfig {
-    /// Its name.
-    pub name: At<String>,
-    /// Which kind, unless that was a mistake already.
-    pub target: Option<TargetConfig>,
-}
-
-/// The kinds of a sink.
-#[derive(Debug)]
-pub enum TargetConfig {
-    /// An exchange on a connection.
-    Exchange {
-        /// The connection.
-        on: At<String>,
-        /// The exchange and its queues.
-        options: ExchangeOptions,
-        /// Where the routing key was set.
-        routing_key_place: usize,
-    },
-    /// Lines of JSON on standard output.
-    Stdout,
-    /// Lines of JSON in a file.
-    File(At<PathBuf>),
-}
-
 /// From a source to a sink.
 #[derive(Debug)]
 pub struct PipeConfig {
@@ -108,7 +81,7 @@ impl Config {
             config.sources = section.named_sections().into_iter().map(read).collect();
         }
         if let Some(section) = root.section("sinks") {
-            let read = |(name, section)| read_sink(name, section);
+            let read = |(name, section)| sink::read(name, section);
             config.sinks = section.named_sections().into_iter().map(read).collect();
         }
         if let Some(section) = root.section("pipes") {
@@ -145,7 +118,10 @@ fn read_connections(section: &Section<'_>) -> Vec<ConnectionConfig> {
             }
             url = table.secret_file("url_file").map(hide);
         } else if !table.has("url") {
-            table.note_missing(&["url"], "write url = \"postgres://…\", \"sqlite:…\" or \"amqps://…\"");
+            table.note_missing(
+                &["url"],
+                "write url = \"postgres://…\", \"sqlite:…\", \"amqps://…\" or \"kafka+ssl://…\"",
+            );
         }
         let password = table.secret_file("password_file").map(hide);
         let mut plaintext = false;
@@ -154,96 +130,6 @@ fn read_connections(section: &Section<'_>) -> Vec<ConnectionConfig> {
         connections.push(ConnectionConfig { name, url, password, plaintext });
     }
     connections
-}
-
-const EXCHANGE_KEYS: [&str; 7] =
-    ["exchange", "kind", "routing_key", "topology", "queues", "timeout", "max_message"];
-
-fn read_sink(name: At<String>, section: Section<'_>) -> SinkConfig {
-    let kinds = ["on", "stdout", "file"].into_iter().filter(|key| section.has(key)).collect::<Vec<_>>();
-    if let [_, second, ..] = kinds[..] {
-        section.note(
-            second,
-            format!("stands beside '{}'", kinds[0]),
-            "a sink is one of 'on', 'stdout', 'file'",
-        );
-    }
-    let target = match kinds.first().copied() {
-        Some("on") => read_exchange(&section),
-        Some("stdout") => {
-            let mut stdout = true;
-            section.flag("stdout", &mut stdout);
-            if !stdout {
-                section.note(
-                    "stdout",
-                    "says that this is no sink",
-                    "write stdout = true, or remove the sink",
-                );
-            }
-            Some(TargetConfig::Stdout)
-        }
-        Some(_) => section.path("file").map(TargetConfig::File),
-        None => {
-            let help =
-                "write on = \"connection\" with exchange = \"…\", or stdout = true, or file = \"path\"";
-            section.note_missing(&["on", "stdout", "file"], help);
-            None
-        }
-    };
-    let http = "an HTTP sink, which is not supported yet";
-    let mut elsewhere = vec![("http", http), ("inbox", http)];
-    if kinds.first() != Some(&"on") {
-        elsewhere.extend(EXCHANGE_KEYS.map(|key| (key, "a sink with 'on'")));
-    }
-    section.finish(&elsewhere);
-    SinkConfig { name, target }
-}
-
-fn read_exchange(section: &Section<'_>) -> Option<TargetConfig> {
-    let mut options = ExchangeOptions::default();
-    let on = section.text("on");
-    if let Some(exchange) = section.required("exchange", "name the exchange: exchange = \"…\"") {
-        if let Err(rule) = check_broker_name(&exchange.value) {
-            section.note("exchange", rule, BROKER_NAME_HELP);
-        }
-        options.exchange = exchange.value;
-    }
-    section.choice("kind", &ExchangeKind::WORDS, &mut options.kind);
-    if let Some(template) = section.text("routing_key") {
-        options.routing_key = template.value;
-    }
-    section.choice("topology", &Topology::WORDS, &mut options.topology);
-    section.duration("timeout", millis(100)..=minutes(10), &mut options.timeout);
-    section.size("max_message", 1..=512 << 20, &mut options.max_message);
-    for queue in section.tables("queues") {
-        options.queues.extend(read_queue(queue, options.kind, &options.queues));
-    }
-    let routing_key_place = section.place_of("routing_key");
-    on.map(|on| TargetConfig::Exchange { on, options, routing_key_place })
-}
-
-fn read_queue(section: Section<'_>, exchange: ExchangeKind, before: &[QueueOptions]) -> Option<QueueOptions> {
-    let name = section.required("name", "name the queue: { name = \"…\", keys = [\"…\"] }");
-    let mut kind = QueueKind::Quorum;
-    section.choice("type", &QueueKind::WORDS, &mut kind);
-    let mut keys: Vec<String> = section.texts("keys").into_iter().map(|key| key.value).collect();
-    if !section.has("keys") {
-        match exchange {
-            ExchangeKind::Topic => keys.push("#".to_owned()),
-            ExchangeKind::Fanout | ExchangeKind::Headers => keys.push(String::new()),
-            ExchangeKind::Direct => section.note_missing(&["keys"], "a direct exchange needs keys = [\"…\"]"),
-        }
-    }
-    if let Some(name) = &name {
-        if let Err(rule) = check_broker_name(&name.value) {
-            section.note("name", rule, BROKER_NAME_HELP);
-        }
-        if before.iter().any(|queue| queue.name == name.value) {
-            section.note("name", "is listed twice", "put all its keys into one entry");
-        }
-    }
-    section.finish(&[]);
-    Some(QueueOptions { name: name?.value, keys, kind })
 }
 
 fn read_pipe(name: At<String>, section: Section<'_>) -> PipeConfig {
@@ -286,21 +172,6 @@ fn read_pipe(name: At<String>, section: Section<'_>) -> PipeConfig {
     let (attempts_place, start_place) = (section.place_if_set("attempts"), section.place_if_set("start"));
     section.finish(&[]);
     PipeConfig { name, from, to, options, lease_place, attempts_place, start_place }
-}
-
-const BROKER_NAME_HELP: &str = "1 to 255 bytes without quotes, backslashes and control characters";
-
-/// Whether an exchange or a queue can bear this name.
-fn check_broker_name(name: &str) -> Result<(), &'static str> {
-    if name.is_empty() {
-        Err("is empty")
-    } else if name.len() > 255 {
-        Err("is too long")
-    } else if name.contains(['"', '\'', '`', '\\']) || name.chars().any(char::is_control) {
-        Err("has a character that a name cannot have")
-    } else {
-        Ok(())
-    }
 }
 
 fn count(section: &Section<'_>, key: &'static str, limits: RangeInclusive<u32>, into: &mut usize) {

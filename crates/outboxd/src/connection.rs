@@ -4,7 +4,8 @@ use std::fmt;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
-use percent_encoding::{AsciiSet, CONTROLS, percent_decode_str, utf8_percent_encode};
+use outbox::kafka::Brokers;
+use percent_encoding::{AsciiSet, CONTROLS, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 use url::{Host, Url};
 
 use crate::mistake::did_you_mean;
@@ -21,6 +22,8 @@ pub enum Kind {
     MySql,
     /// A RabbitMQ virtual host.
     Amqp,
+    /// A Kafka cluster.
+    Kafka,
 }
 
 impl Kind {
@@ -31,12 +34,13 @@ impl Kind {
             Self::Postgres => "postgres",
             Self::MySql => "mysql",
             Self::Amqp => "amqp",
+            Self::Kafka => "kafka",
         }
     }
 }
 
 /// The schemes, with what they lead to; those with nothing are planned.
-const SCHEMES: [(&str, Option<Kind>); 12] = [
+const SCHEMES: [(&str, Option<Kind>); 13] = [
     ("sqlite", Some(Kind::Sqlite)),
     ("postgres", Some(Kind::Postgres)),
     ("postgresql", Some(Kind::Postgres)),
@@ -44,7 +48,8 @@ const SCHEMES: [(&str, Option<Kind>); 12] = [
     ("mariadb", Some(Kind::MySql)),
     ("amqp", Some(Kind::Amqp)),
     ("amqps", Some(Kind::Amqp)),
-    ("kafka", None),
+    ("kafka", Some(Kind::Kafka)),
+    ("kafka+ssl", Some(Kind::Kafka)),
     ("nats", None),
     ("redis", None),
     ("http", None),
@@ -96,6 +101,7 @@ impl Connection {
             }
             Kind::Sqlite => sqlite_url(url, base)?,
             Kind::Postgres | Kind::MySql | Kind::Amqp => server_url(kind, url, password, plaintext)?,
+            Kind::Kafka => kafka_url(url, password, plaintext)?,
         };
         Ok(Self { name: name.to_owned(), kind, url: SecretUrl::new(url), plaintext })
     }
@@ -180,7 +186,7 @@ fn server_url(kind: Kind, text: &str, password: Option<&Secret>, plaintext: bool
         }
         Kind::Postgres => check_tls(&mut url, &POSTGRES_TLS, remote, plaintext)?,
         Kind::MySql => check_tls(&mut url, &MYSQL_TLS, remote, plaintext)?,
-        Kind::Amqp | Kind::Sqlite => {}
+        Kind::Amqp | Kind::Kafka | Kind::Sqlite => {}
     }
     Ok(url.into())
 }
@@ -206,6 +212,40 @@ const MYSQL_TLS: Tls = Tls {
     encrypted: &["REQUIRED", "VERIFY_CA", "VERIFY_IDENTITY"],
     verified: "VERIFY_IDENTITY",
 };
+
+/// A list of brokers, which is no URL to other programs.
+fn kafka_url(text: &str, password: Option<&Secret>, plaintext: bool) -> Result<String, Rule> {
+    let brokers = match Brokers::parse(text) {
+        Ok(brokers) => brokers,
+        Err(error) => {
+            let help = "write kafka+ssl://user@host:9092,host:9092, and encode special characters: @ is %40, / is %2F";
+            return rule(format!("is no list of brokers: {error}"), help);
+        }
+    };
+    let has_password = brokers.login().map(|login| login.password.is_some());
+    let text = match (password, has_password) {
+        (Some(_), Some(true)) => {
+            return rule("has a password, and there is a 'password_file'", "keep one of the two");
+        }
+        (Some(_), None) => return rule("names no user for the password", "write kafka://user@host"),
+        (None, Some(false)) => {
+            return rule(
+                "names a user without a password",
+                "set 'password_file', or write kafka://user:password@host",
+            );
+        }
+        (Some(password), Some(false)) => {
+            let (before, after) = text.rsplit_once('@').unwrap_or((text, ""));
+            format!("{before}:{}@{after}", utf8_percent_encode(password.reveal(), NON_ALPHANUMERIC))
+        }
+        (None, Some(true) | None) => text.to_owned(),
+    };
+    if !brokers.is_tls() && !plaintext && !brokers.hosts().all(is_local_host) {
+        let help = "use kafka+ssl://, or set plaintext = true on the connection if the network is trusted";
+        return rule("would send unencrypted to another host", help);
+    }
+    Ok(text)
+}
 
 /// Remote hosts are verified unless the URL or the person says otherwise.
 fn check_tls(url: &mut Url, tls: &Tls, remote: bool, plaintext: bool) -> Result<(), Rule> {
@@ -285,7 +325,11 @@ mod tests {
         assert_eq!(parse("amqps://broker.example", false).expect("valid").kind, Kind::Amqp);
         assert!(broken("postgers://localhost/a").contains("did you mean 'postgres'?"));
         assert!(broken("mongodb://localhost").contains("unknown; known are sqlite:, postgres:"));
-        assert!(broken("kafka://localhost").contains("not supported yet"));
+        assert_eq!(
+            parse("kafka+ssl://one.example,two.example:9093", false).expect("valid").kind,
+            Kind::Kafka
+        );
+        assert!(broken("nats://localhost").contains("not supported yet"));
         assert!(broken("shop").contains("has no scheme"));
     }
 
@@ -344,6 +388,28 @@ mod tests {
         let elsewhere = parse("mysql://db.example/a?host=localhost", false).expect("valid");
         assert!(elsewhere.url.reveal().ends_with("ssl-mode=VERIFY_IDENTITY"));
         assert!(parse("mysql://db.example/a?ssl-mode=disabled", true).is_ok());
+    }
+
+    #[test]
+    fn a_list_of_brokers_is_checked_like_any_other_url() {
+        for local in ["kafka://localhost", "kafka://127.0.0.1:9092,[::1]:9093", "kafka+ssl://a:b@far.example"]
+        {
+            assert_eq!(parse(local, false).expect(local).url.reveal(), local);
+        }
+        assert!(broken("kafka://localhost,far.example").contains("use kafka+ssl://"));
+        assert!(parse("kafka://far.example", true).is_ok());
+        assert!(broken("kafka://localhost:x").contains("is no list of brokers: the port of 'localhost'"));
+        assert!(broken("kafka://app@localhost").contains("names a user without a password"));
+        assert!(broken("kafka://app:canary@localhost?sasl=x").contains("'sasl' must be one of"));
+        let secret = Secret::new("p@ss/canary");
+        let parse = |url| Connection::parse("events", url, Some(&secret), false, Path::new("/"));
+        let connection = parse("kafka://app@localhost:1,localhost:2?sasl=scram-sha-256").expect("valid");
+        assert_eq!(
+            connection.url.reveal(),
+            "kafka://app:p%40ss%2Fcanary@localhost:1,localhost:2?sasl=scram-sha-256"
+        );
+        assert!(!format!("{connection} {connection:?}").contains("canary"));
+        assert!(parse("kafka://app:x@localhost").is_err() && parse("kafka://localhost").is_err());
     }
 
     #[test]

@@ -1,7 +1,9 @@
 //! What can be set, and what holds when it is not: every default of the program is here.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
+use outbox::kafka::Compression;
 use outbox::policy::{OnDead, Order, Outage};
 use outbox::table::Mapping;
 use outbox::{Group, Limits, Policy};
@@ -120,6 +122,8 @@ pub struct ExchangeOptions {
     pub topology: Topology,
     /// Queues to be bound to it.
     pub queues: Vec<QueueOptions>,
+    /// Headers that every message bears besides its own.
+    pub headers: Vec<TemplateOptions>,
     /// How long a confirm may take.
     pub timeout: Duration,
     /// The largest body that the broker takes.
@@ -134,8 +138,48 @@ impl Default for ExchangeOptions {
             routing_key: "{type}".to_owned(),
             topology: Topology::Declare,
             queues: Vec::new(),
+            headers: Vec::new(),
             timeout: Duration::from_secs(10),
             max_message: 16 << 20,
+        }
+    }
+}
+
+/// A header made from a message.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TemplateOptions {
+    /// The name of the header.
+    pub name: String,
+    /// A template of its value.
+    pub template: String,
+}
+
+/// How messages go to a topic.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TopicOptions {
+    /// A template of its name.
+    pub topic: String,
+    /// Headers that every message bears besides its own.
+    pub headers: Vec<TemplateOptions>,
+    /// How batches are compressed.
+    pub compression: Compression,
+    /// How long a message may take to be written.
+    pub timeout: Duration,
+    /// The largest payload that is sent.
+    pub max_message: usize,
+    /// Certificates that are trusted instead of the system's.
+    pub ca_file: Option<PathBuf>,
+}
+
+impl Default for TopicOptions {
+    fn default() -> Self {
+        Self {
+            topic: String::new(),
+            headers: Vec::new(),
+            compression: Compression::None,
+            timeout: Duration::from_secs(10),
+            max_message: 1 << 20,
+            ca_file: None,
         }
     }
 }

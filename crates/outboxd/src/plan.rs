@@ -1,6 +1,7 @@
 //! From the configuration to a checked plan: every name leads somewhere, every kind fits, nothing is
 //! contradictory. Whoever holds a [`Plan`] need not check again.
 
+mod sink;
 mod source;
 mod table;
 
@@ -12,15 +13,15 @@ use std::time::Duration;
 use toml::de::DeTable;
 use url::Url;
 
-use crate::backends;
-use crate::config::{Config, ConnectionConfig, PipeConfig, SinkConfig, TargetConfig};
-use crate::connection::{Connection, Kind};
+use crate::config::{Config, ConnectionConfig, PipeConfig};
+use crate::connection::Connection;
 use crate::mistake::{At, Invalid, Mistakes, Place, did_you_mean};
-use crate::options::{ExchangeOptions, LogOptions, PipeOptions, SourceOptions};
+use crate::options::{LogOptions, PipeOptions, SourceOptions};
 use crate::quantity::{show_duration, show_size};
 use crate::reader::{Reader, Section};
 use crate::secret::mask;
 
+pub use sink::{SinkPlan, Target};
 pub use source::{Layout, SourcePlan};
 
 /// What the program is to do.
@@ -38,26 +39,6 @@ pub struct Plan {
     pub sinks: BTreeMap<String, SinkPlan>,
     /// By name.
     pub pipes: BTreeMap<String, PipePlan>,
-}
-
-/// A place to send to.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SinkPlan {
-    /// Its name.
-    pub name: String,
-    /// Where it leads.
-    pub target: Target,
-}
-
-/// Where a sink leads.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Target {
-    /// An exchange of a broker.
-    Exchange(Connection, ExchangeOptions),
-    /// Standard output.
-    Stdout,
-    /// A file.
-    File(PathBuf),
 }
 
 /// From a source to a sink.
@@ -232,42 +213,6 @@ impl Checker<'_> {
         connections
     }
 
-    fn sinks(&self, configs: Vec<SinkConfig>, connections: &Known<Connection>) -> Known<SinkPlan> {
-        let mut sinks: Known<SinkPlan> = Known::new();
-        for config in configs {
-            self.name("sinks", &config.name);
-            let name = config.name.value;
-            let target = config.target.and_then(|target| match target {
-                TargetConfig::Stdout => Some(Target::Stdout),
-                TargetConfig::File(path) => {
-                    let taken = |other: &&SinkPlan| matches!(&other.target, Target::File(file) if *file == path.value);
-                    if let Some(other) = sinks.values().flatten().find(taken) {
-                        let what = format!("sinks.{name}.file: '{}' writes to this file already", other.name);
-                        self.mistakes.note(path.place, what, "let both pipes lead to the one sink");
-                    }
-                    Some(Target::File(path.value))
-                }
-                TargetConfig::Exchange { on, options, routing_key_place } => {
-                    if let Err(rule) = backends::check_template(&options.routing_key) {
-                        let what = format!("sinks.{name}.routing_key = \"{}\": {rule}", options.routing_key);
-                        self.mistakes.note(routing_key_place, what, backends::TEMPLATE_HELP);
-                    }
-                    let connection = self.find(&format!("sinks.{name}"), "on", &on, connections, "connection")?;
-                    if connection.kind != Kind::Amqp {
-                        let kind = connection.kind.as_str();
-                        let what = format!("sinks.{name}.on = \"{}\": a {kind} database is no sink", on.value);
-                        self.mistakes.note(on.place, what, "name an amqp: connection, or use stdout or file");
-                        return None;
-                    }
-                    Some(Target::Exchange(connection.clone(), options))
-                }
-            });
-            let plan = target.map(|target| SinkPlan { name: name.clone(), target });
-            sinks.insert(name, plan);
-        }
-        sinks
-    }
-
     fn pipe(
         &self,
         mut config: PipeConfig,
@@ -299,10 +244,10 @@ impl Checker<'_> {
         sink: &SinkPlan,
         place: Place,
     ) {
-        let Target::Exchange(_, exchange) = &sink.target else { return };
-        self.lease(config, sink, exchange.timeout);
-        if log.limits.payload > exchange.max_message {
-            let (payload, most) = (show_size(log.limits.payload), show_size(exchange.max_message));
+        let Some((timeout, max_message)) = sink.target.limits() else { return };
+        self.lease(config, sink, timeout);
+        if log.limits.payload > max_message {
+            let (payload, most) = (show_size(log.limits.payload), show_size(max_message));
             let what = format!(
                 "sources.{}.max_payload = \"{payload}\": is above max_message = \"{most}\" of sink '{}'",
                 source.name, sink.name

@@ -1,6 +1,7 @@
 //! Every rule of the configuration: the mistake, its place, its one line and its way out.
 
 use super::*;
+use crate::options::ExchangeOptions;
 use crate::show::effective;
 
 pub(super) const EXAMPLE: &str = include_str!("../assets/outboxd.toml");
@@ -87,6 +88,8 @@ fn what_config_show_prints_is_a_configuration_with_the_same_plan() {
     let text = format!(
         "{BASE}retry_first = \"250ms\"\nlanes = 3\n[pipes.other]\nfrom = \"orders\"\nto = \"events\"\norder = \"none\"\n[sinks.lines]\nfile = \"out.jsonl\"\n[relay]\nname = \"r1\"\n[log]\nlevel = \"debug\"\n"
     );
+    let text =
+        text.replace("exchange = \"e\"", "exchange = \"e\"\nheaders = { Type = \"{type}\", B = \"b\" }");
     let plan = parse(&text).expect("it is valid");
     let shown = toml::to_string(&effective(&plan)).expect("it can be written");
     assert_eq!(parse(&shown).expect(&shown), plan);
@@ -95,9 +98,10 @@ fn what_config_show_prints_is_a_configuration_with_the_same_plan() {
 #[test]
 fn every_key_of_the_code_is_in_the_reference() {
     let reference = include_str!("../../../docs/reference/config.md");
-    let table = "[connections.c]\nurl = \"postgres://localhost/c\"\n[sources.t]\non = \"c\"\npreset = \"ticketflow\"\n\
-        processed = { table = \"P\", id = \"I\" }\n";
-    let text = format!("{BASE}[log]\n[relay]\n{table}")
+    let more = "[connections.c]\nurl = \"postgres://localhost/c\"\n[sources.t]\non = \"c\"\npreset = \"ticketflow\"\n\
+        processed = { table = \"P\", id = \"I\" }\n\
+        [connections.k]\nurl = \"kafka://localhost\"\n[sinks.t]\non = \"k\"\ntopic = \"t\"\n";
+    let text = format!("{BASE}[log]\n[relay]\n{more}")
         .replace("exchange = \"e\"", "exchange = \"e\"\nqueues = [{ name = \"q\" }]");
     let (plan, keys) = Plan::parse_noting_keys(Path::new("/srv/outboxd.toml"), &text, &environment);
     plan.expect("it is valid");
@@ -234,6 +238,14 @@ fn values_that_break_a_rule() {
         (
             base("exchange = \"e\"", "exchange = \"e\"\nrouting_key = \"{typ}\""),
             "sinks.events.routing_key = \"{typ}\"",
+        ),
+        (
+            base("exchange = \"e\"", "exchange = \"e\"\nheaders = { Type = \"{typ}\" }"),
+            "sinks.events.headers.Type = \"{typ}\"",
+        ),
+        (
+            base("exchange = \"e\"", "exchange = \"e\"\nheaders = { CC = \"{type}\" }"),
+            "sinks.events.headers: RabbitMQ keeps the header 'CC' for itself",
         ),
         (
             base("[pipes.relay]", "[pipes.\"re'lay\"]"),

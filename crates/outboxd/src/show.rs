@@ -7,9 +7,10 @@ use std::time::Duration;
 use outbox::table::{Draft, Mapping};
 use serde_json::{Map, Value, json};
 
+use crate::connection::Connection;
 use crate::options::{
-    ExchangeKind, GROUP_WORDS, LAYOUT_WORDS, LEVELS, LayoutWord, LogFormat, ON_DEAD_WORDS, ORDER_WORDS,
-    OUTAGE_WORDS, QueueKind, Start, TableOptions, Topology, word,
+    ExchangeKind, ExchangeOptions, GROUP_WORDS, LAYOUT_WORDS, LEVELS, LayoutWord, LogFormat, ON_DEAD_WORDS,
+    ORDER_WORDS, OUTAGE_WORDS, QueueKind, Start, TableOptions, TemplateOptions, TopicOptions, Topology, word,
 };
 use crate::plan::{Layout, PipePlan, Plan, SinkPlan, SourcePlan, Target};
 use crate::quantity::{show_duration, show_size};
@@ -105,11 +106,34 @@ fn show_retention(retention: Option<Duration>) -> String {
 }
 
 fn show_sink(sink: &SinkPlan) -> Value {
-    let (connection, options) = match &sink.target {
-        Target::Stdout => return json!({ "stdout": true }),
-        Target::File(path) => return json!({ "file": path }),
-        Target::Exchange(connection, options) => (connection, options),
-    };
+    match &sink.target {
+        Target::Stdout => json!({ "stdout": true }),
+        Target::File(path) => json!({ "file": path }),
+        Target::Exchange(connection, options) => show_exchange(connection, options),
+        Target::Topic(connection, options) => show_topic(connection, options),
+    }
+}
+
+fn show_topic(connection: &Connection, options: &TopicOptions) -> Value {
+    let mut shown = json!({
+        "on": connection.name,
+        "topic": options.topic,
+        "compression": options.compression.as_str(),
+        "timeout": show_duration(options.timeout),
+        "max_message": show_size(options.max_message),
+        "headers": show_headers(&options.headers),
+    });
+    if let Some(file) = &options.ca_file {
+        shown["ca_file"] = json!(file);
+    }
+    shown
+}
+
+fn show_headers(headers: &[TemplateOptions]) -> Map<String, Value> {
+    headers.iter().map(|header| (header.name.clone(), json!(header.template))).collect()
+}
+
+fn show_exchange(connection: &Connection, options: &ExchangeOptions) -> Value {
     let queues = options.queues.iter().map(
         |queue| json!({ "name": queue.name, "keys": queue.keys, "type": word(&QueueKind::WORDS, queue.kind) }),
     );
@@ -122,6 +146,7 @@ fn show_sink(sink: &SinkPlan) -> Value {
         "timeout": show_duration(options.timeout),
         "max_message": show_size(options.max_message),
         "queues": queues.collect::<Vec<_>>(),
+        "headers": show_headers(&options.headers),
     })
 }
 

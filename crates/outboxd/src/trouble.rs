@@ -5,6 +5,7 @@ use std::io;
 
 use outbox::ErrorKind;
 
+use crate::backends::REBUILD;
 use crate::cli::output::Output;
 use crate::mistake::Invalid;
 use crate::plan::{SinkPlan, SourcePlan, Target};
@@ -76,11 +77,17 @@ impl Trouble {
     /// Something failed at a sink.
     pub fn at_sink(doing: &str, sink: &SinkPlan, error: &outbox::Error) -> Self {
         let place = match &sink.target {
-            Target::Exchange(connection, _) => format!("sink '{}' at {}", sink.name, connection.url),
+            Target::Exchange(connection, _) | Target::Topic(connection, _) => {
+                format!("sink '{}' at {}", sink.name, connection.url)
+            }
             Target::Stdout => format!("sink '{}', standard output", sink.name),
             Target::File(path) => format!("sink '{}', {}", sink.name, path.display()),
         };
-        Self::new(Exit::Sink, format!("{doing} ({place}): {}", error.chain()), error.advice())
+        let help = match (&sink.target, REBUILD) {
+            (Target::Topic(..), Some(rebuild)) => rebuild,
+            _ => error.advice(),
+        };
+        Self::new(Exit::Sink, format!("{doing} ({place}): {}", error.chain()), help)
     }
 }
 

@@ -1,4 +1,5 @@
-//! Private servers for the tests: PostgreSQL, MariaDB, RabbitMQ, pgbouncer, and a network that fails on command.
+//! Private servers for the tests: PostgreSQL, MariaDB, RabbitMQ, Kafka, pgbouncer, and a network that fails on
+//! command.
 //!
 //! Every server runs in a temporary folder on a free port of 127.0.0.1; one that runs already is never
 //! touched. It ends with the process that started it, however that ends. A test asks for the shared
@@ -16,6 +17,7 @@
 //!
 //! Nothing here belongs to the runtime of the test that asked first: the work is done on plain threads.
 
+mod kafka;
 mod leash;
 mod mariadb;
 mod missing;
@@ -27,6 +29,9 @@ mod rabbitmq;
 mod run;
 mod server;
 
+#[cfg(feature = "kafka")]
+pub use kafka::Record;
+pub use kafka::{Kafka, PASSWORD, STRANGER, USER};
 pub use mariadb::MariaDb;
 pub use missing::{Missing, SKIPS, available, in_ci, skip};
 pub use pgbouncer::PgBouncer;
@@ -48,6 +53,12 @@ pub async fn mariadb() -> Option<&'static MariaDb> {
 /// The shared RabbitMQ, or `None` when the test is to be skipped: see [`available`].
 pub async fn rabbitmq() -> Option<&'static RabbitMq> {
     available(RabbitMq::shared().await)
+}
+
+/// The shared Kafka: Apache Kafka, or librdkafka's mock cluster where that cannot be had, which is said loudly.
+/// `None` only without the feature `kafka`, when the test is to be skipped.
+pub async fn kafka() -> Option<&'static Kafka> {
+    available(Kafka::shared().await)
 }
 
 /// Runs what blocks on a thread of its own, so that the tasks of the test go on meanwhile.

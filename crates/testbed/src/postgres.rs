@@ -279,7 +279,9 @@ fn bin() -> Result<PathBuf> {
     found.sort_by_key(version);
     let path = env::var_os("PATH").unwrap_or_default();
     let newest = found.pop().or_else(|| env::split_paths(&path).find(|bin| holds(bin)));
-    newest.ok_or_else(|| anyhow!(Missing { server: "PostgreSQL", install: "apt-get install postgresql" }))
+    newest.ok_or_else(|| {
+        anyhow!(Missing { server: "PostgreSQL", install: "apt-get install postgresql", in_ci: false })
+    })
 }
 
 fn holds(bin: &Path) -> bool {

@@ -344,5 +344,7 @@ fn bin() -> Result<PathBuf> {
     let fixed = ["/usr/lib/rabbitmq/bin", "/opt/rabbitmq/sbin"].map(PathBuf::from);
     let mut folders = fixed.into_iter().chain(env::split_paths(&path));
     let found = folders.find(|bin| bin.join("rabbitmq-server").exists() && bin.join("rabbitmq-env").exists());
-    found.ok_or_else(|| anyhow!(Missing { server: "RabbitMQ", install: "apt-get install rabbitmq-server" }))
+    found.ok_or_else(|| {
+        anyhow!(Missing { server: "RabbitMQ", install: "apt-get install rabbitmq-server", in_ci: false })
+    })
 }

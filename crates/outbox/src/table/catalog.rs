@@ -207,8 +207,13 @@ impl Check<'_> {
 
     fn key(&mut self, key: &Field) {
         if key.path.is_empty() {
-            let fits =
-                |kind: &Type| matches!(kind, Type::Text(_) | Type::Uuid | Type::Integer | Type::Enum(_));
+            let bytes = self.layout.dialect == Dialect::MySql;
+            let fits = |kind: &Type| match kind {
+                Type::Text(_) | Type::Uuid | Type::Integer | Type::Enum(_) => true,
+                // Many keep a UUID so; it becomes hexadecimal text.
+                Type::Bytes => bytes,
+                _ => false,
+            };
             self.fits("key", &key.column, fits, "text, a uuid or a whole number");
         } else {
             // The database itself must find the member, in every row: text with a mistake in it would end the claim.
@@ -246,6 +251,10 @@ impl Check<'_> {
             | (Type::Text(_), Value::Text(_))
             | (Type::Time { .. }, Value::Now) => true,
             (Type::Integer, Value::Bool(_)) => self.layout.dialect == Dialect::MySql,
+            // There a boolean is a number, and many write it so.
+            (Type::Bool, Value::Number(number)) => {
+                self.layout.dialect == Dialect::MySql && (number == "0" || number == "1")
+            }
             (Type::Enum(words), Value::Text(text)) => {
                 if !words.contains(text) {
                     let (name, words) = (&column.name, words.join(", "));

@@ -179,6 +179,20 @@ impl<D: Driver> Desk<'_, D> {
             if let Some(sql) = sql {
                 repaired += self.driver.execute(&mut tx, &sql).await?;
             }
+            if repair == Repair::Retry
+                && let Some(sql) = layout.count_repairable(filter)?
+                && self.one_number(&mut tx, &sql).await? > 0
+            {
+                self.driver.roll_back(tx).await;
+                let columns: Vec<_> =
+                    layout.mapping.without_a_way_back().iter().map(ToString::to_string).collect();
+                let what = format!(
+                    "the mapping does not say how a dead row becomes pending again: let 'pending' ask for the value that \
+                     a fresh row has in {}",
+                    columns.join(", ")
+                );
+                return Err(Error::new(ErrorKind::Mapping, what));
+            }
         }
         self.driver.commit(tx).await?;
         Ok(repaired)

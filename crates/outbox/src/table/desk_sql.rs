@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::catalog::{Layout, Type};
+use super::catalog::{Column, Layout, Type};
 use super::condition::{Assignment, Condition, Operator, Value};
 use super::mapping::{ClaimBy, Done, Origin};
 use super::name::{Dialect, Name};
@@ -89,7 +89,12 @@ impl Layout {
             sql = self.of_kind(sql, kind)?;
         }
         if let Some(key) = &filter.key {
-            sql = sql.push(&format!(" and {} = ", self.key())).bind(Param::Text(key.clone()));
+            // In MySQL as bytes: another case is another key.
+            let of = match self.dialect {
+                Dialect::Postgres => self.key(),
+                Dialect::MySql => format!("cast({} as binary)", self.key()),
+            };
+            sql = sql.push(&format!(" and {of} = ")).bind(Param::Text(key.clone()));
         }
         if let Some(code) = &filter.code {
             let Some(error) = &self.mapping.error else {
@@ -149,10 +154,12 @@ impl Layout {
 
     /// Whether the text can be an id at all; what cannot would be an error of the database.
     fn can_be_id(&self, id: &str) -> bool {
-        match self.column(&self.mapping.id).map(|column| &column.kind) {
+        let column = self.column(&self.mapping.id);
+        match column.map(|column| &column.kind) {
             Some(Type::Uuid) => uuid::Uuid::parse_str(id).is_ok(),
+            Some(Type::Integer) if column.is_some_and(Column::is_unsigned) => id.parse::<u64>().is_ok(),
             Some(Type::Integer) => id.parse::<i64>().is_ok(),
-            Some(Type::Bytes) => id.len() % 2 == 0 && id.chars().all(|c| c.is_ascii_hexdigit()),
+            Some(Type::Bytes) => id.len().is_multiple_of(2) && id.chars().all(|c| c.is_ascii_hexdigit()),
             _ => !id.contains('\0'),
         }
     }
@@ -230,11 +237,11 @@ impl Layout {
         if let ClaimBy::Stamp { column, .. } = &mapping.claim {
             put(&Some(column.clone()), Value::Null);
         }
-        let sql = self.sql().push(&format!(
-            "update {} as m set {} where ",
-            self.quoted(),
-            self.assign(&set).join(", ")
-        ));
+        let mut set = self.assign(&set);
+        // The table itself knows what a fresh row has there.
+        let fresh = |name: &Name| format!("{} = default", name.quoted(self.dialect));
+        set.extend(mapping.without_a_way_back().into_iter().map(fresh));
+        let sql = self.sql().push(&format!("update {} as m set {} where ", self.quoted(), set.join(", ")));
         self.repairable(sql, filter)
     }
 

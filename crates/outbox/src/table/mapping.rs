@@ -172,6 +172,19 @@ impl Mapping {
         let changed = |column: &Name| self.dead.iter().any(|one| one.column == *column);
         equalities(&self.pending).into_iter().filter(|one| changed(&one.column)).collect()
     }
+
+    /// Columns that say that a row is dead, and of which `pending` does not say what they are otherwise.
+    pub fn without_a_way_back(&self) -> Vec<&Name> {
+        let back = self.revived();
+        let pending = self.pending.columns();
+        let is_asked = |column: &Name| pending.iter().any(|(asked, _)| *asked == column);
+        let has_way = |column: &Name| back.iter().any(|one| one.column == *column);
+        self.dead
+            .iter()
+            .map(|one| &one.column)
+            .filter(|column| is_asked(column) && !has_way(column))
+            .collect()
+    }
 }
 
 /// What is true of a row once the assignment was made.

@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use super::catalog::{Layout, Type};
+use super::catalog::{Column, Layout, Type};
 use super::condition::{Assignment, Condition};
 use super::mapping::{ClaimBy, Done, Origin};
 use super::name::{Dialect, Field, Name};
@@ -110,6 +110,8 @@ impl Layout {
         match (self.dialect, self.column(name).map(|column| &column.kind)) {
             (Dialect::Postgres, _) => format!("{column}::text"),
             (Dialect::MySql, Some(Type::Bytes)) => format!("lower(hex({column}))"),
+            // A bit as characters would be the character of that number.
+            (Dialect::MySql, Some(Type::Bool)) => format!("cast({column} + 0 as char)"),
             (Dialect::MySql, _) => format!("cast({column} as char)"),
         }
     }
@@ -123,7 +125,13 @@ impl Layout {
                 Dialect::Postgres => format!("({} #>> '{{{}}}')", self.col(column), path.join(",")),
                 Dialect::MySql => {
                     let path: String = path.iter().map(|member| format!(".\"{member}\"")).collect();
-                    format!("json_unquote(json_extract({}, '${path}'))", self.col(column))
+                    let column = self.col(column);
+                    let member = format!("json_extract({column}, '${path}')");
+                    // Text that is no JSON would end the claim, and null would be the word for it.
+                    format!(
+                        "(case when json_valid({column}) then \
+                         case when json_type({member}) <> 'NULL' then json_unquote({member}) end end)"
+                    )
                 }
             },
         }
@@ -207,7 +215,11 @@ impl Layout {
             Dialect::Postgres => {
                 format!(" and mod(abs(hashtext(coalesce({key}, {id}))::bigint), {of}) = {number}")
             }
-            Dialect::MySql => format!(" and mod(crc32(coalesce({key}, {id})), {of}) = {number}"),
+            // Bytes: the two may be of collations that cannot be mixed.
+            Dialect::MySql => {
+                let text = format!("coalesce(cast({key} as binary), cast({id} as binary))");
+                format!(" and mod(crc32({text}), {of}) = {number}")
+            }
         }
     }
 
@@ -230,9 +242,7 @@ impl Layout {
                 .push(&format!("{column} = any("))
                 .bind(Param::Texts(ids.to_vec()))
                 .push(&format!("::text[]::{type_name}[])")),
-            Dialect::MySql => {
-                in_list(sql.push(&column).push(" in "), ids, found.map(|column| &column.kind), type_name)
-            }
+            Dialect::MySql => in_list(sql.push(&column).push(" in "), ids, found),
         }
     }
 
@@ -252,7 +262,6 @@ impl Layout {
                     sql.push(&format!(" and ({key} is null or cast({key} as binary) not in ")),
                     &except.keys,
                     None,
-                    "",
                 )
                 .push(")"),
             };
@@ -271,7 +280,7 @@ impl Layout {
         let payload = match self.column(&mapping.payload.column).map(|column| &column.kind) {
             Some(Type::Bytes) => self.col(&mapping.payload.column),
             _ if self.dialect == Dialect::MySql => {
-                format!("cast({} as binary)", self.col(&mapping.payload.column))
+                format!("cast(convert({} using utf8mb4) as binary)", self.col(&mapping.payload.column))
             }
             _ => self.as_text(&mapping.payload.column),
         };
@@ -317,12 +326,16 @@ impl Layout {
     fn is_processed(&self) -> String {
         let Some(processed) = &self.mapping.processed else { return "null".to_owned() };
         let (table, id) = (processed.table.quoted(self.dialect), processed.id.quoted(self.dialect));
-        let same = self.processed_column(&processed.id).map(|column| &column.type_name)
+        let found = self.processed_column(&processed.id);
+        let same = found.map(|column| &column.type_name)
             == self.column(&self.mapping.id).map(|column| &column.type_name);
         let equal = match (same, self.dialect) {
             (true, _) => format!("p.{id} = {}", self.col(&self.mapping.id)),
             (false, Dialect::Postgres) => format!("p.{id}::text = {}", self.as_text(&self.mapping.id)),
-            (false, Dialect::MySql) => format!("cast(p.{id} as char) = {}", self.as_text(&self.mapping.id)),
+            // As the other table has it, so that its index serves.
+            (false, Dialect::MySql) => {
+                format!("p.{id} = {}", self.like(&self.as_text(&self.mapping.id), found))
+            }
         };
         // The column of the time is named for the same reason as in `written_columns`.
         let at =
@@ -331,6 +344,21 @@ impl Layout {
             "case when exists (select 1 from {table} as p where {equal}{}) then '1' end",
             at.unwrap_or_default()
         )
+    }
+
+    /// A text as a value that compares to a column of MySQL.
+    fn like(&self, text: &str, column: Option<&Column>) -> String {
+        match column.map(|column| (&column.kind, column)) {
+            Some((Type::Bytes, _)) => format!("unhex(replace({text}, '-', ''))"),
+            Some((Type::Integer, column)) => {
+                format!("cast({text} as {})", if column.is_unsigned() { "unsigned" } else { "signed" })
+            }
+            Some((_, column)) => match column.collation() {
+                Some((charset, collation)) => format!("convert({text} using {charset}) collate {collation}"),
+                None => text.to_owned(),
+            },
+            None => text.to_owned(),
+        }
     }
 
     /// Locks up to `limit` rows that may be claimed, in order.
@@ -360,7 +388,8 @@ impl Layout {
         self.is_one_of(sql, ids).push(&format!(" order by {}", self.order())).push(self.skip_locked())
     }
 
-    /// Stamps what the inner statement locks and gives it back, in one statement (PostgreSQL).
+    /// Stamps what the inner statement locks and gives it back, in one statement.
+    #[cfg(feature = "postgres")]
     pub(crate) fn claim_by_stamp(&self, limit: usize, lane: Lane, except: &Except, stamp: &Name) -> Sql {
         let (id, table) = (self.mapping.id.quoted(self.dialect), self.quoted());
         let sql = self.sql().push(&format!(
@@ -480,14 +509,14 @@ impl Layout {
                     .push(&format!("::text[]::{type_name}[]) as x(id) on conflict do nothing"))
             }
             Dialect::MySql => {
-                let mut sql = self.sql().push(&format!("insert ignore into {table} ({columns}) values "));
+                let mut sql = self.sql().push(&format!("insert into {table} ({columns}) values "));
                 for (index, value) in ids.iter().enumerate() {
                     sql = sql.push(if index == 0 { "(" } else { ", (" });
-                    let type_name = found.map_or("", |column| column.type_name.as_str());
-                    sql = one(sql, value, found.map(|column| &column.kind), type_name);
+                    sql = one(sql, value, found);
                     sql = at.iter().fold(sql, |sql, (_, now)| sql.push(&format!(", {now}"))).push(")");
                 }
-                sql
+                // `insert ignore` would ignore more than what is there already.
+                sql.push(&format!(" on duplicate key update {id} = {id}"))
             }
         })
     }
@@ -564,12 +593,22 @@ impl Layout {
             let (mark, rest) = part.split_at(1);
             sql = match mark {
                 "a" => sql.int(row.attempts),
-                "e" => sql.bind(Param::Text(self.cut_error(&row.error))),
+                "e" => self.error_text(sql, &row.error),
                 _ => sql.int(micros(row.delay)),
             }
             .push(rest);
         }
         self.is_one_of(sql.push(" where "), std::slice::from_ref(&row.id))
+    }
+
+    /// What the column's character set does not have becomes a question mark; it would be an error otherwise.
+    fn error_text(&self, sql: Sql, error: &str) -> Sql {
+        let param = Param::Text(self.cut_error(error));
+        let column = self.mapping.error.as_ref().and_then(|name| self.column(name));
+        match column.and_then(Column::collation) {
+            Some((charset, _)) => sql.push("convert(").bind(param).push(&format!(" using {charset})")),
+            None => sql.bind(param),
+        }
     }
 
     /// Whether a failure leaves any trace in the table.
@@ -590,10 +629,15 @@ impl Layout {
     pub(crate) fn held_keys(&self, lane: Lane, most: usize) -> Option<Sql> {
         let dead = self.condition(&self.mapping.dead_when()?);
         let key = self.key();
+        let distinct = match self.dialect {
+            Dialect::Postgres => key.clone(),
+            // Bytes: of two keys that differ in case only, one would be lost.
+            Dialect::MySql => format!("cast({key} as binary)"),
+        };
         Some(
             self.sql()
                 .push(&format!(
-                    "select distinct {key} from {} as m where {dead}{} and {key} is not null limit ",
+                    "select distinct {distinct} from {} as m where {dead}{} and {key} is not null limit ",
                     self.quoted(),
                     self.lane(lane)
                 ))
@@ -652,23 +696,35 @@ fn micros(duration: Duration) -> i64 {
 }
 
 /// `(?, ?, …)`, each as the type of the column needs it.
-fn in_list(mut sql: Sql, values: &[String], kind: Option<&Type>, type_name: &str) -> Sql {
+fn in_list(mut sql: Sql, values: &[String], column: Option<&Column>) -> Sql {
     for (index, value) in values.iter().enumerate() {
-        sql = sql.push(if index == 0 { "(" } else { ", " });
-        sql = one(sql, value, kind, type_name);
+        sql = one(sql.push(if index == 0 { "(" } else { ", " }), value, column);
     }
     sql.push(")")
 }
 
 /// One value for MySQL. A number compared to a text would be compared as floating point.
-fn one(sql: Sql, value: &str, kind: Option<&Type>, type_name: &str) -> Sql {
+fn one(sql: Sql, value: &str, column: Option<&Column>) -> Sql {
     let param = Param::Text(value.to_owned());
-    match kind {
-        Some(Type::Integer) if type_name.contains("unsigned") => {
+    match column.map(|column| (&column.kind, column)) {
+        Some((Type::Integer, column)) if column.is_unsigned() => {
             sql.push("cast(").bind(param).push(" as unsigned)")
         }
-        Some(Type::Integer) => sql.push("cast(").bind(param).push(" as signed)"),
-        Some(Type::Bytes) => sql.push("unhex(").bind(param).push(")"),
+        Some((Type::Integer, _)) => sql.push("cast(").bind(param).push(" as signed)"),
+        Some((Type::Bytes, _)) => sql.push("unhex(").bind(param).push(")"),
         _ => sql.bind(param),
+    }
+}
+
+impl Column {
+    /// Character set and collation of a text in MySQL.
+    fn collation(&self) -> Option<(&str, &str)> {
+        let (_, collation) = self.type_name.split_once(" collate ")?;
+        Some((collation.split('_').next().unwrap_or(collation), collation))
+    }
+
+    /// Whether a number of MySQL has no sign.
+    pub(super) fn is_unsigned(&self) -> bool {
+        self.type_name.contains("unsigned")
     }
 }

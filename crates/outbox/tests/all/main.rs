@@ -9,6 +9,8 @@ mod cycle;
 mod faults;
 mod group;
 mod handler;
+#[cfg(feature = "kafka")]
+mod kafka;
 mod lines;
 mod lives;
 mod memory;
@@ -20,6 +22,6 @@ mod rabbitmq;
 #[cfg(feature = "sqlite")]
 mod sqlite;
 mod streak;
-#[cfg(feature = "postgres")]
+#[cfg(any(feature = "mysql", feature = "postgres"))]
 mod table;
 mod unordered;

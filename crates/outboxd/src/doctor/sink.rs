@@ -20,6 +20,7 @@ pub async fn examine(args: &DoctorArgs, plan: &Plan, sink: &SinkPlan) -> Vec<Fin
     match &sink.target {
         Target::Stdout => vec![Finding::ok("output", "standard output")],
         Target::File(path) => vec![file(path)],
+        Target::Topic(..) => vec![Finding::warning("topic", "Kafka is not looked at yet")],
         Target::Exchange(connection, options) => {
             let config = match backends::exchange_config(options) {
                 Ok(config) => config,

@@ -52,9 +52,14 @@ impl Checker<'_> {
             let plan = config.on.and_then(|on| {
                 let whose = format!("sources.{name}");
                 let connection = self.find(&whose, "on", &on, connections, "connection")?;
-                if connection.kind == Kind::Amqp {
+                let not_yet = match connection.kind {
+                    Kind::Amqp => Some("a queue"),
+                    Kind::Kafka => Some("a topic"),
+                    Kind::Sqlite | Kind::Postgres | Kind::MySql => None,
+                };
+                if let Some(noun) = not_yet {
                     let what =
-                        format!("{whose}.on = \"{}\": a queue as a source is not supported yet", on.value);
+                        format!("{whose}.on = \"{}\": {noun} as a source is not supported yet", on.value);
                     self.mistakes.note(on.place, what, "name a connection to a database");
                     return None;
                 }

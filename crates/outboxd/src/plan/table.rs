@@ -2,11 +2,10 @@
 //! one pipe and of the sink.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 use outbox::table::{ClaimBy, Mapping, Tables};
 
-use super::{Checker, Known, Layout, SinkPlan, SourcePlan, Target};
+use super::{Checker, Known, Layout, SinkPlan, SourcePlan};
 use crate::config::{LayoutConfig, PipeConfig};
 use crate::connection::Kind;
 use crate::mistake::Place;
@@ -76,7 +75,7 @@ impl Checker<'_> {
             );
             self.mistakes.note(start, what, "which rows are meant is said by its 'pending'; remove 'start'");
         }
-        let Some(least) = timeout_of(sink) else { return };
+        let Some((least, _)) = sink.target.limits() else { return };
         let ClaimBy::Stamp { timeout, .. } = &mapping.claim else {
             return self.lease(config, sink, least);
         };
@@ -114,13 +113,5 @@ impl Checker<'_> {
             (None, None) if !mapping.can_be_dead() => *attempts = u32::MAX,
             _ => {}
         }
-    }
-}
-
-/// How long a delivery to the sink may take, if it says so.
-fn timeout_of(sink: &SinkPlan) -> Option<Duration> {
-    match &sink.target {
-        Target::Exchange(_, options) => Some(options.timeout),
-        Target::Stdout | Target::File(_) => None,
     }
 }

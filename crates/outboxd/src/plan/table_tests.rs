@@ -247,8 +247,8 @@ fn what_a_pipe_cannot_ask_of_a_table() {
     ]);
     parse(&stamp("20s")).expect("twice the time-out of the sink");
     parse(&stamp("1s").replace("to = \"events\"", "to = \"screen\"")).expect("a sink without a time-out");
-    // A lease is a matter of logs.
-    parse(&format!("{}lease = \"1s\"\n", with(MAPPING))).expect("it has no meaning");
+    // With a stamp, the time-out of the stamp takes the place of the lease.
+    parse(&format!("{}lease = \"1s\"\n", stamp("20s"))).expect("it has no meaning");
 }
 
 #[test]

@@ -3,6 +3,7 @@
 
 mod backlog;
 mod bad_input;
+mod broker;
 mod closed_output;
 mod consent;
 mod demo;
@@ -10,9 +11,12 @@ mod doctor;
 mod exit_codes;
 mod first_steps;
 mod init_from;
+mod kafka;
+mod kills;
 mod program;
 mod repair;
 mod secrets;
 mod servers;
 mod signals;
 mod status;
+mod ticketflow;

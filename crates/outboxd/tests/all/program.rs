@@ -2,7 +2,7 @@
 
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 /// Longer than anything takes on a busy machine; a test that waits so long has failed.
-const PATIENCE: Duration = Duration::from_secs(60);
+pub const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A pipe to a file in a folder that is not there yet: until it is made, every message is dead at once.
 pub const RELAY: &str = r#"
@@ -31,6 +31,7 @@ attempts = 1
 /// A folder with a configuration, and the program in it.
 pub struct Program {
     folder: TempDir,
+    environment: Vec<(String, String)>,
 }
 
 /// What a run left behind.
@@ -43,13 +44,19 @@ pub struct Ran {
 
 impl Program {
     pub fn new() -> Self {
-        Self { folder: tempfile::tempdir().unwrap() }
+        Self { folder: tempfile::tempdir().unwrap(), environment: Vec::new() }
     }
 
     pub fn with(config: &str) -> Self {
         let program = Self::new();
         program.write("outboxd.toml", config);
         program
+    }
+
+    /// With a variable in its environment.
+    pub fn env(mut self, name: &str, value: &str) -> Self {
+        self.environment.push((name.to_owned(), value.to_owned()));
+        self
     }
 
     /// With its tables made.
@@ -78,6 +85,7 @@ impl Program {
     pub fn command(&self, args: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_outboxd"));
         command.args(args).current_dir(self.folder.path()).env_remove("OUTBOXD_CONFIG").stdin(Stdio::null());
+        command.envs(self.environment.iter().map(|(name, value)| (name, value)));
         command
     }
 
@@ -115,7 +123,11 @@ impl Program {
     }
 
     pub fn start(&self, args: &[&str]) -> Running {
-        let mut child = self.command(args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        Self::begin(&mut self.command(args))
+    }
+
+    pub fn begin(command: &mut Command) -> Running {
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let stdout = follow(child.stdout.take().unwrap());
         let stderr = follow(child.stderr.take().unwrap());
         Running { child, stdout, stderr, said: Vec::new() }
@@ -153,6 +165,29 @@ impl Running {
                 return line;
             }
         }
+    }
+
+    /// What it has said so far, and not yet been heard by `wait_for`.
+    pub fn heard(&mut self) -> Vec<String> {
+        let lines: Vec<String> = self.stderr.try_iter().collect();
+        self.said.extend(lines.iter().cloned());
+        lines
+    }
+
+    /// Kills it, as a power cut would.
+    pub fn kill(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
+    /// How it ended, if it has.
+    pub fn ended(&mut self) -> Option<ExitStatus> {
+        self.child.try_wait().unwrap()
+    }
+
+    /// Everything that was heard.
+    pub fn said(&self) -> String {
+        self.said.join("\n")
     }
 
     /// Waits for a line of data.

@@ -35,8 +35,8 @@ async fn nothing_is_left_when_the_process_that_started_the_servers_is_killed() -
     {
         return Ok(());
     }
-    let variables =
-        ["POSTGRES", "MARIADB", "RABBITMQ"].map(|server| format!("echo $OUTBOX_TESTBED_{server};"));
+    let servers = ["POSTGRES", "MARIADB", "RABBITMQ", "KAFKA"];
+    let variables = servers.map(|server| format!("echo $OUTBOX_TESTBED_{server};"));
     let script = format!("{} read -r _", variables.concat());
     let mut run = Command::new(TESTBED)
         .args(["with", "sh", "-c", &script])
@@ -49,7 +49,10 @@ async fn nothing_is_left_when_the_process_that_started_the_servers_is_killed() -
     let mut servers = Vec::new();
     for _ in variables {
         let line = lines.next().context("the run ended early")??;
-        servers.push(place(&line).with_context(|| line.clone())?);
+        // Kafka may be missing.
+        if servers.len() < 3 || !line.is_empty() {
+            servers.push(place(&line).with_context(|| line.clone())?);
+        }
     }
     for (port, folder) in &servers {
         TcpStream::connect(("127.0.0.1", *port))?;

@@ -1,5 +1,7 @@
 //! The testbed tests itself: a fault that does not happen would make the other tests worthless.
 
+#[cfg(feature = "kafka")]
+mod kafka;
 mod lifetime;
 mod mariadb;
 mod postgres;

@@ -151,10 +151,10 @@ impl Holder {
             session.release(shard, lock).await?;
             return Ok(Ownership::Theirs);
         }
-        if !session.locks.contains(&lock) {
-            if session.locks.len() >= session.allowed || !session.take(lock).await? {
-                return Ok(Ownership::Theirs);
-            }
+        if !session.locks.contains(&lock)
+            && (session.locks.len() >= session.allowed || !session.take(lock).await?)
+        {
+            return Ok(Ownership::Theirs);
         }
         let place = self.places[shard as usize];
         if session.pass_gate(place).await? {

@@ -191,7 +191,7 @@ async fn live(
 fn seed() -> u64 {
     let seed =
         std::env::var("OUTBOX_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or_else(rand::random);
-    println!("OUTBOX_SEED={seed}");
+    eprintln!("OUTBOX_SEED={seed}");
     seed
 }
 

@@ -1,0 +1,274 @@
+//! The producer: how it is set up, what it has heard, and when it is replaced.
+//!
+//! A producer heals by itself after most troubles. It is made anew when it has given up for good (an idempotent
+//! producer that lost its numbers) or when it does not answer in its own time.
+
+use std::collections::HashSet;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use rdkafka::client::ClientContext;
+use rdkafka::config::{ClientConfig, RDKafkaLogLevel};
+use rdkafka::error::{KafkaError, KafkaResult, RDKafkaErrorCode};
+use rdkafka::message::DeliveryResult;
+use rdkafka::producer::{Producer, ProducerContext, ThreadedProducer};
+use tokio::sync::{Notify, oneshot};
+
+use super::batch::Ticket;
+use super::brokers::Brokers;
+use super::config::TopicConfig;
+use super::error::code_of;
+use crate::error::{Error, ErrorKind, Result};
+
+/// What keys and headers may add to the payload, before the client itself refuses a message.
+const SLACK: usize = 1024 * 1024;
+
+/// The most bytes of messages that the client puts into one request. With the 16 KiB that are usual elsewhere the rate
+/// was a sixth.
+const BATCH: usize = 1_000_000;
+
+/// The settings of the client, as its own documentation names them.
+pub(super) fn settings(brokers: &Brokers, config: &TopicConfig) -> Result<ClientConfig> {
+    let limit = config.timeout.as_millis();
+    let mut client = ClientConfig::new();
+    client.set_log_level(RDKafkaLogLevel::Info);
+    for (name, value) in [
+        ("bootstrap.servers", brokers.servers()),
+        ("client.id", config.client_name.clone()),
+        ("acks", "all".to_owned()),
+        ("enable.idempotence", "true".to_owned()),
+        ("message.timeout.ms", limit.to_string()),
+        ("message.max.bytes", (config.max_message + SLACK).max(BATCH).to_string()),
+        ("batch.size", BATCH.to_string()),
+        ("linger.ms", "5".to_owned()),
+        ("queue.buffering.max.messages", config.buffer.to_string()),
+        ("compression.type", config.compression.as_str().to_owned()),
+        // As the clients in Java do it, so that a key has one partition whoever writes it.
+        ("partitioner", "murmur2_random".to_owned()),
+        // A mistyped name must not become a topic.
+        ("allow.auto.create.topics", "false".to_owned()),
+        ("topic.metadata.propagation.max.ms", (limit / 2).clamp(50, 5_000).to_string()),
+        // Without these a broker that is back is noticed only after ten seconds, and one that is silent after sixty.
+        ("reconnect.backoff.ms", "50".to_owned()),
+        ("reconnect.backoff.max.ms", "500".to_owned()),
+        ("socket.timeout.ms", limit.clamp(1_000, 60_000).to_string()),
+        ("socket.connection.setup.timeout.ms", limit.clamp(1_000, 30_000).to_string()),
+        ("socket.keepalive.enable", "true".to_owned()),
+        ("socket.nagle.disable", "true".to_owned()),
+    ] {
+        client.set(name, value);
+    }
+    let protocol = match (brokers.is_tls(), brokers.login().is_some()) {
+        (false, false) => "plaintext",
+        (false, true) => "sasl_plaintext",
+        (true, false) => "ssl",
+        (true, true) => "sasl_ssl",
+    };
+    client.set("security.protocol", protocol);
+    if let Some(login) = brokers.login() {
+        let Some(password) = &login.password else {
+            let what = format!("the user '{}' has no password; write kafka://user:password@host", login.user);
+            return Err(Error::new(ErrorKind::Config, what));
+        };
+        client.set("sasl.mechanism", login.mechanism.as_str().to_ascii_uppercase());
+        client.set("sasl.username", &login.user);
+        client.set("sasl.password", password);
+    }
+    if let Some(file) = &config.ca_file {
+        let Some(file) = file.to_str() else {
+            return Err(Error::new(ErrorKind::Config, "the path of the certificates is not UTF-8"));
+        };
+        client.set("ssl.ca.location", file);
+    }
+    Ok(client)
+}
+
+/// Where a session is, or will be when it is needed.
+pub(super) struct Slot {
+    settings: ClientConfig,
+    session: Mutex<Option<Arc<Session>>>,
+}
+
+impl Slot {
+    /// Nothing yet.
+    pub(super) fn new(settings: ClientConfig) -> Self {
+        Self { settings, session: Mutex::default() }
+    }
+
+    /// The session that is in use, or a new one.
+    pub(super) fn session(&self) -> Result<Arc<Session>, KafkaError> {
+        let mut slot = self.session.lock().unwrap_or_else(PoisonError::into_inner);
+        match &*slot {
+            Some(session) => Ok(Arc::clone(session)),
+            None => Ok(Arc::clone(slot.insert(Session::open(&self.settings)?))),
+        }
+    }
+
+    /// Lets the next call make a new producer, unless one has already.
+    pub(super) fn replace(&self, old: &Arc<Session>) {
+        let mut slot = self.session.lock().unwrap_or_else(PoisonError::into_inner);
+        slot.take_if(|current| Arc::ptr_eq(current, old));
+    }
+}
+
+/// A producer and what is known through it.
+pub(super) struct Session {
+    /// Only ever `None` while it is dropped.
+    producer: Option<ThreadedProducer<Ear>>,
+    /// Topics that were there when they were last asked for, and gave no trouble since.
+    known: Mutex<HashSet<String>>,
+}
+
+impl Session {
+    /// Makes a producer, which begins to connect; a broker that is not there is no error.
+    fn open(settings: &ClientConfig) -> KafkaResult<Arc<Self>> {
+        let producer = Some(settings.create_with_context(Ear::default())?);
+        Ok(Arc::new(Self { producer, known: Mutex::default() }))
+    }
+
+    /// The producer itself.
+    #[expect(clippy::expect_used, reason = "it is taken out by drop alone")]
+    pub(super) fn producer(&self) -> &ThreadedProducer<Ear> {
+        self.producer.as_ref().expect("a session has a producer until it is dropped")
+    }
+
+    /// What has been heard from the cluster.
+    pub(super) fn ear(&self) -> &Ear {
+        self.producer().client().context()
+    }
+
+    /// Why this producer will never write again, if that is so.
+    pub(super) fn fatal(&self) -> Option<RDKafkaErrorCode> {
+        self.producer().client().fatal_error().map(|(code, _)| code)
+    }
+
+    /// Whether the topic was there when it was last asked for.
+    pub(super) fn knows(&self, topic: &str) -> bool {
+        self.known().contains(topic)
+    }
+
+    /// Asks for a topic again before anything more is sent there.
+    pub(super) fn forget(&self, topic: &str) {
+        self.known().remove(topic);
+    }
+
+    /// Asks for every topic again: nothing is to be sent into the void after an outage.
+    pub(super) fn forget_all(&self) {
+        self.known().clear();
+    }
+
+    fn known(&self) -> MutexGuard<'_, HashSet<String>> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Asks the cluster for a topic, or only whether it is there. What the client believes of the topic is renewed by
+    /// the answer: else it would go on refusing one that was missing or forbidden for minutes.
+    pub(super) async fn look_up(
+        self: &Arc<Self>,
+        topic: Option<&str>,
+        limit: Duration,
+    ) -> Result<(), RDKafkaErrorCode> {
+        let (answer, answered) = oneshot::channel();
+        let (session, name) = (Arc::clone(self), topic.map(str::to_owned));
+        // A thread of its own: one of the runtime's would keep the runtime from ending.
+        thread::spawn(move || {
+            let asked = ask(session.producer(), name.as_deref(), limit);
+            // Whoever waits may be the last but us to hold the session.
+            drop(session);
+            let _ = answer.send(asked);
+        });
+        answered.await.unwrap_or(Err(RDKafkaErrorCode::Fail))?;
+        self.ear().is_well();
+        if let Some(topic) = topic {
+            self.known().insert(topic.to_owned());
+        }
+        Ok(())
+    }
+}
+
+fn ask(
+    producer: &ThreadedProducer<Ear>,
+    topic: Option<&str>,
+    limit: Duration,
+) -> Result<(), RDKafkaErrorCode> {
+    let Some(topic) = topic else {
+        let met = producer.client().fetch_metadata(None, limit);
+        return met.map(drop).map_err(|error| code_of(&error));
+    };
+    let metadata = producer.client().fetch_metadata(Some(topic), limit).map_err(|error| code_of(&error))?;
+    match metadata.topics().iter().find(|found| found.name() == topic) {
+        None => Err(RDKafkaErrorCode::UnknownTopic),
+        Some(found) => found.error().map_or(Ok(()), |error| Err(error.into())),
+    }
+}
+
+/// Ending a producer joins its threads, one of which may be looking up a name: nobody should wait for that.
+impl Drop for Session {
+    fn drop(&mut self) {
+        let producer = self.producer.take();
+        let _ = thread::Builder::new().name("kafka end".to_owned()).spawn(move || drop(producer));
+    }
+}
+
+/// Hears what the client reports.
+#[derive(Default)]
+pub(super) struct Ear {
+    /// What is wrong with the way to the cluster, since it last answered.
+    trouble: Mutex<Option<(RDKafkaErrorCode, String)>>,
+    is_troubled: AtomicBool,
+    /// Told with every report: there may be room for more.
+    pub(super) room: Notify,
+}
+
+impl Ear {
+    /// What is wrong with the way to the cluster, as far as it has been heard.
+    pub(super) fn trouble(&self) -> Option<(RDKafkaErrorCode, String)> {
+        self.trouble.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Forgets it: the cluster has answered.
+    pub(super) fn is_well(&self) {
+        if self.is_troubled.swap(false, Ordering::Relaxed) {
+            *self.trouble.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        }
+    }
+}
+
+impl ClientContext for Ear {
+    fn log(&self, _level: RDKafkaLogLevel, facility: &str, line: &str) {
+        tracing::debug!(facility, "{line}");
+    }
+
+    fn error(&self, error: KafkaError, reason: &str) {
+        tracing::debug!(%error, "{reason}");
+        let code = code_of(&error);
+        let mut trouble = self.trouble.lock().unwrap_or_else(PoisonError::into_inner);
+        // That all are down follows from what was said of each, which tells more.
+        if code != RDKafkaErrorCode::AllBrokersDown || trouble.is_none() {
+            *trouble = Some((code, short(reason)));
+            self.is_troubled.store(true, Ordering::Relaxed);
+        }
+    }
+}
+
+/// The reason without the client's notes for its own developers.
+fn short(reason: &str) -> String {
+    reason.split(" (after ").next().unwrap_or(reason).to_owned()
+}
+
+impl ProducerContext for Ear {
+    type DeliveryOpaque = Box<Ticket>;
+
+    fn delivery(&self, result: &DeliveryResult<'_>, ticket: Self::DeliveryOpaque) {
+        match result {
+            Ok(_) => {
+                self.is_well();
+                ticket.report(Ok(()));
+            }
+            Err((error, _)) => ticket.report(Err(code_of(error))),
+        }
+        self.room.notify_waiters();
+    }
+}

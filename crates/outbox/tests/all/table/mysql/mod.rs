@@ -1,0 +1,13 @@
+//! MariaDB, for it and for MySQL.
+
+mod fixture;
+
+use fixture::{Tables, draft, stamped};
+
+mod by_lock {
+    outbox::source_suite!(super::Tables::new(super::draft));
+}
+
+mod by_stamp {
+    outbox::source_suite!(super::Tables::new(super::stamped));
+}

@@ -1,0 +1,86 @@
+//! A1: the loop, its errors and its end. A8: what it says of every cycle.
+
+use std::time::{Duration, Instant};
+
+use testbed::Proxy;
+
+use super::producer::CREATED;
+use super::{QUICK, Scene, UNROUTED, address, event, ids, stop};
+
+const LOCKS: &str = "select count(*) from pg_locks where locktype = 'advisory'
+    and database = (select oid from pg_database where datname = current_database())";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a1_the_loop_comes_round_every_5_seconds() {
+    let Some(scene) = Scene::shared(&[]).await else { return };
+    assert_eq!(scene.program.json(&["config", "show"])["pipes"]["relay"]["poll"], "5s");
+    let running = scene.run_active();
+    let began = Instant::now();
+    let events = scene.create(1).await;
+    scene.until_dispatched().await;
+    // With time for a busy machine.
+    assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
+    assert_eq!(scene.arrived().await, ids(&events));
+    stop(running);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a1_an_error_in_a_cycle_is_logged_and_the_loop_goes_on() {
+    let Some(scene) = Scene::shared(&QUICK).await else { return };
+    let proxy = Proxy::to(address(&scene.database)).await.unwrap();
+    let mut running = scene.run_by("DATABASE_URL", &proxy.reroute(&scene.database).unwrap());
+    let first = scene.create(2).await;
+    scene.until_dispatched().await;
+    proxy.refuse();
+    proxy.cut();
+    let line = running.wait_for("the source does not answer; trying again");
+    assert!(line.contains("WARN") && line.contains("pipe=\"relay\""), "{line}");
+    let second = scene.create(2).await;
+    proxy.accept();
+    running.wait_for("the source is back");
+    scene.until_dispatched().await;
+    assert_eq!(scene.arrived().await, ids(&[first, second].concat()));
+    stop(running);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a1_a_stop_signal_ends_it_cleanly_with_the_lock_free_and_no_row_claimed() {
+    let Some(scene) = Scene::shared(&QUICK).await else { return };
+    let running = scene.run_active();
+    scene.create(120).await;
+    // In the middle of the work: some are out, some are not.
+    scene.until(r#"select exists (select from "ProcessedEvents")"#).await;
+    let said = stop(running);
+    assert!(said.contains("SIGTERM") && said.contains("outboxd is down"), "{said}");
+    assert_eq!(scene.count(LOCKS).await, 0);
+    let free = r#"select count(*) from (select from "OutboxMessages" for update skip locked) as free"#;
+    assert_eq!(scene.count(free).await, 120, "nothing is claimed");
+    let marks = scene.marks().await;
+    let dispatched = marks.iter().filter(|mark| mark.dispatched).count();
+    assert!(marks.iter().all(|mark| mark.dispatched == mark.processed), "{marks:#?}");
+    assert_eq!(scene.arrived().await.len(), dispatched, "what was out was settled");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a8_every_cycle_is_one_line_with_what_succeeded_failed_and_was_skipped() {
+    // One cycle: what fails is not tried again within the test.
+    let slow =
+        [("retry_first = \"5s\"", "retry_first = \"1h\""), ("retry_most = \"5s\"", "retry_most = \"1h\"")];
+    let Some(scene) = Scene::shared(&slow).await else { return };
+    scene.create(3).await;
+    scene.insert(&event(UNROUTED, 0)).await;
+    let known = [event(CREATED, 1), event(CREATED, 2)];
+    for event in &known {
+        scene.insert(event).await;
+        let insert = sqlx::query(r#"insert into "ProcessedEvents" values ($1, now())"#).bind(event.id);
+        insert.execute(&scene.pool).await.unwrap();
+    }
+    let mut running = scene.run();
+    let line = running.wait_for(" cycle ");
+    assert!(line.contains("delivered=3 failed=1 skipped=2"), "{line}");
+    scene.create(1).await;
+    let line = running.wait_for(" cycle ");
+    assert!(line.contains("delivered=1 failed=0 skipped=0"), "{line}");
+    let said = stop(running);
+    assert_eq!(said.lines().filter(|line| line.contains(" cycle ")).count(), 2, "{said}");
+}
