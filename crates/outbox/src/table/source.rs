@@ -14,7 +14,7 @@ use tokio::time::{Instant, sleep};
 
 use super::aside::{Aside, MOST};
 use super::catalog::Layout;
-use super::driver::{Driver, Ownership, Stamping};
+use super::driver::{Claiming, Driver, Ownership};
 use super::mapping::ClaimBy;
 use super::row::Row;
 use super::settle::{Changes, Taken};
@@ -266,12 +266,9 @@ impl<D: Driver> TableSource<D> {
         let begun = Instant::now();
         let mut tx = self.enter().await?;
         let (layout, lane) = (self.layout(), self.shard.lane);
-        let cells = match &layout.mapping.claim {
-            ClaimBy::Lock => self.driver.fetch(&mut tx, &layout.claim(limit, lane, &except)).await?,
-            ClaimBy::Stamp { column, .. } => {
-                self.driver.stamp(&mut tx, layout, Stamping { limit, lane, except: &except, column }).await?
-            }
-        };
+        let (owned, open) = (self.owned, &self.claimed());
+        let claiming = Claiming { limit, lane, except: &except, owned, open };
+        let cells = self.driver.claim(&mut tx, layout, claiming).await?;
         let rows = cells.into_iter().map(|cells| Row::read(layout, cells)).collect();
         self.hand_out(tx, rows, begun, false).await
     }
@@ -471,7 +468,7 @@ fn tell_unfit(layout: &Layout, id: &str, cause: &Cause) {
     tracing::warn!(table = %layout.table, id, cause = %cause, "the row is no message; it waits for a person");
 }
 
-pub(super) fn text(cells: &Cells, at: usize) -> Option<String> {
+pub(crate) fn text(cells: &Cells, at: usize) -> Option<String> {
     cells.get(at)?.as_deref().map(|bytes| String::from_utf8_lossy(bytes).into_owned())
 }
 

@@ -101,6 +101,14 @@ impl Layout {
         self.table.quoted(self.dialect)
     }
 
+    /// The table, to be read by ids. MySQL locks what it looks at, not what it finds: whatever it thinks of a scan, it
+    /// must go by the index.
+    pub(super) fn by_id(&self) -> String {
+        let hint =
+            self.id_index.as_ref().map(|index| format!(" force index ({})", index.quoted(self.dialect)));
+        format!("{} as m{}", self.quoted(), hint.unwrap_or_default())
+    }
+
     pub(crate) fn col(&self, name: &Name) -> String {
         format!("m.{}", name.quoted(self.dialect))
     }
@@ -362,6 +370,7 @@ impl Layout {
     }
 
     /// Locks up to `limit` rows that may be claimed, in order.
+    #[cfg(feature = "postgres")]
     pub(crate) fn claim(&self, limit: usize, lane: Lane, except: &Except) -> Sql {
         let sql = self.sql().push(&format!(
             "select {} from {} as m where {}{}",
@@ -376,16 +385,40 @@ impl Layout {
             .push(self.skip_locked())
     }
 
-    /// The same for given rows, due or not: whoever asks has waited for them.
-    pub(crate) fn claim_these(&self, ids: &[String]) -> Sql {
+    /// Id and key of the rows that a claim would have, in order, with nothing locked.
+    #[cfg(feature = "mysql")]
+    pub(crate) fn next(&self, limit: usize, lane: Lane, except: &Except) -> Sql {
         let sql = self.sql().push(&format!(
-            "select {} from {} as m where {}{} and ",
-            self.select(),
+            "select {}, {} from {} as m where {}{}",
+            self.as_text(&self.mapping.id),
+            self.key(),
             self.quoted(),
+            self.claimable(),
+            self.lane(lane)
+        ));
+        self.leave_out(sql, except).push(&format!(" order by {} limit ", self.order())).int(limit as u64)
+    }
+
+    /// Locks given rows, in order, due or not: whoever asks has waited for them.
+    pub(crate) fn claim_these(&self, ids: &[String]) -> Sql {
+        self.locking(ids).push(&format!(" order by {}", self.order())).push(self.skip_locked())
+    }
+
+    /// Locks up to `limit` of given rows, whichever come first to hand: to sort them, it would have to lock them all.
+    #[cfg(feature = "mysql")]
+    pub(crate) fn claim_some_of(&self, ids: &[String], limit: usize) -> Sql {
+        self.locking(ids).push(" limit ").int(limit as u64).push(self.skip_locked())
+    }
+
+    fn locking(&self, ids: &[String]) -> Sql {
+        let sql = self.sql().push(&format!(
+            "select {} from {} where {}{} and ",
+            self.select(),
+            self.by_id(),
             self.pending(),
             self.unstamped()
         ));
-        self.is_one_of(sql, ids).push(&format!(" order by {}", self.order())).push(self.skip_locked())
+        self.is_one_of(sql, ids)
     }
 
     /// Stamps what the inner statement locks and gives it back, in one statement.
@@ -422,14 +455,14 @@ impl Layout {
     /// Puts a fresh stamp on rows that are locked.
     pub(crate) fn put_stamp(&self, ids: &[String], stamp: &Name) -> Sql {
         let set = format!("{} = {}", stamp.quoted(self.dialect), self.now(stamp));
-        self.is_one_of(self.sql().push(&format!("update {} as m set {set} where ", self.quoted())), ids)
+        self.is_one_of(self.sql().push(&format!("update {} set {set} where ", self.by_id())), ids)
     }
 
     /// Takes a stamp off, if it is still the same.
     pub(crate) fn take_stamp_off(&self, ids: &[String], stamp: &Name, value: &str) -> Sql {
         let sql = self.sql().push(&format!(
-            "update {} as m set {} = null where ",
-            self.quoted(),
+            "update {} set {} = null where ",
+            self.by_id(),
             stamp.quoted(self.dialect)
         ));
         self.is_one_of(sql, ids)
@@ -439,19 +472,21 @@ impl Layout {
 
     /// Id, attempts and stamp of rows that are pending still. Those of a claim by lock come if nobody else has locked
     /// them. A stamp says whose they are, so those are waited for: the claim of another relay locks rows for a moment
-    /// that were stamped since its statement began.
+    /// that were stamped since its statement began. MySQL waits always: whoever has a row there may only look at it,
+    /// or be a session that is about to end.
     pub(crate) fn lock_again(&self, ids: &[String]) -> Sql {
         let text = |name: Option<&Name>| name.map_or_else(|| "null".to_owned(), |name| self.as_text(name));
-        let (stamp, lock) = match &self.mapping.claim {
-            ClaimBy::Lock => (None, self.skip_locked()),
-            ClaimBy::Stamp { column, .. } => (Some(column), " for update"),
+        let (stamp, lock) = match (&self.mapping.claim, self.dialect) {
+            (ClaimBy::Lock, Dialect::Postgres) => (None, self.skip_locked()),
+            (ClaimBy::Lock, Dialect::MySql) => (None, " for update"),
+            (ClaimBy::Stamp { column, .. }, _) => (Some(column), " for update"),
         };
         let sql = self.sql().push(&format!(
-            "select {}, {}, {} from {} as m where {} and ",
+            "select {}, {}, {} from {} where {} and ",
             self.as_text(&self.mapping.id),
             text(self.mapping.attempts.as_ref()),
             text(stamp),
-            self.quoted(),
+            self.by_id(),
             self.pending()
         ));
         self.is_one_of(sql, ids).push(lock)
@@ -479,11 +514,11 @@ impl Layout {
 
     /// Marks or removes what is done.
     pub(crate) fn done(&self, ids: &[String]) -> Sql {
-        let table = self.quoted();
+        let table = self.by_id();
         let start = match (&self.mapping.done, self.dialect) {
-            (Done::Set(set), _) => format!("update {table} as m set {} where ", self.assign(set).join(", ")),
-            (Done::Delete, Dialect::Postgres) => format!("delete from {table} as m where "),
-            (Done::Delete, Dialect::MySql) => format!("delete m from {table} as m where "),
+            (Done::Set(set), _) => format!("update {table} set {} where ", self.assign(set).join(", ")),
+            (Done::Delete, Dialect::Postgres) => format!("delete from {table} where "),
+            (Done::Delete, Dialect::MySql) => format!("delete m from {table} where "),
         };
         self.is_one_of(self.sql().push(&start), ids)
     }
@@ -587,7 +622,7 @@ impl Layout {
         // The placeholders stand in the order of the set, so each is bound where it is met.
         let set =
             self.failure_set(more, "\u{1}a", "\u{1}e", with_due.then_some("interval \u{1}d microsecond"));
-        let mut sql = self.sql().push(&format!("update {} as m set ", self.quoted()));
+        let mut sql = self.sql().push(&format!("update {} set ", self.by_id()));
         let set = set.join(", ");
         let mut parts = set.split('\u{1}');
         sql = sql.push(parts.next().unwrap_or_default());
@@ -712,7 +747,8 @@ fn one(sql: Sql, value: &str, column: Option<&Column>) -> Sql {
             sql.push("cast(").bind(param).push(" as unsigned)")
         }
         Some((Type::Integer, _)) => sql.push("cast(").bind(param).push(" as signed)"),
-        Some((Type::Bytes, _)) => sql.push("unhex(").bind(param).push(")"),
+        // A UUID may come with its dashes, where another table keeps it as text.
+        Some((Type::Bytes, _)) => sql.push("unhex(replace(").bind(param).push(", '-', ''))"),
         _ => sql.bind(param),
     }
 }
