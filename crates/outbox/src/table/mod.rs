@@ -25,6 +25,7 @@ mod settle;
 pub(crate) mod source;
 #[cfg(any(feature = "postgres", feature = "mysql"))]
 pub(crate) mod sql;
+mod suggest;
 mod written;
 
 pub use catalog::{Column, Layout, Type};
@@ -35,3 +36,6 @@ pub use name::{Dialect, Field, NAME_HELP, Name, TableName};
 pub use preset::{Preset, preset, presets};
 #[cfg(any(feature = "postgres", feature = "mysql"))]
 pub use source::Reading;
+#[cfg(feature = "postgres")]
+pub(crate) use suggest::is_status;
+pub use suggest::{Seen, Suggestion, suggest};

@@ -195,6 +195,12 @@ impl<D: Driver> TableSource<D> {
         if claim.taken.iter().all(untouched) {
             return Ok(Found::Untouched);
         }
+        // What is locked tells nothing: another relay may have it, or the session that we have lost still does.
+        let hidden: Vec<String> = ids.into_iter().filter(|id| !pending.contains_key(id)).collect();
+        if !hidden.is_empty() && !self.driver.fetch(tx, &self.layout().pending_of(&hidden)).await?.is_empty()
+        {
+            return Err(Error::new(ErrorKind::Busy, "rows of this claim are locked by another session"));
+        }
         let settled = |(row, verdict): (&Taken, &Verdict)| match verdict {
             Verdict::Done | Verdict::Dead { .. } => !pending.contains_key(&row.id),
             Verdict::Retry { attempts, .. } => {

@@ -470,13 +470,16 @@ impl Layout {
             .bind(Param::Text(value.to_owned()))
     }
 
-    /// Id, attempts and stamp of rows that are pending still and that nobody else has locked. In MySQL it waits for
-    /// whoever has: that may be a claim that only looks at them, or a session that is about to end.
+    /// Id, attempts and stamp of rows that are pending still. Those of a claim by lock come if nobody else has locked
+    /// them. A stamp says whose they are, so those are waited for: the claim of another relay locks rows for a moment
+    /// that were stamped since its statement began. MySQL waits always: whoever has a row there may only look at it,
+    /// or be a session that is about to end.
     pub(crate) fn lock_again(&self, ids: &[String]) -> Sql {
         let text = |name: Option<&Name>| name.map_or_else(|| "null".to_owned(), |name| self.as_text(name));
-        let stamp = match &self.mapping.claim {
-            ClaimBy::Lock => None,
-            ClaimBy::Stamp { column, .. } => Some(column),
+        let (stamp, lock) = match (&self.mapping.claim, self.dialect) {
+            (ClaimBy::Lock, Dialect::Postgres) => (None, self.skip_locked()),
+            (ClaimBy::Lock, Dialect::MySql) => (None, " for update"),
+            (ClaimBy::Stamp { column, .. }, _) => (Some(column), " for update"),
         };
         let sql = self.sql().push(&format!(
             "select {}, {}, {} from {} where {} and ",
@@ -486,10 +489,6 @@ impl Layout {
             self.by_id(),
             self.pending()
         ));
-        let lock = match self.dialect {
-            Dialect::Postgres => self.skip_locked(),
-            Dialect::MySql => " for update",
-        };
         self.is_one_of(sql, ids).push(lock)
     }
 
@@ -683,7 +682,7 @@ impl Layout {
         )
     }
 
-    /// Id, key, attempts and microseconds to wait of rows that are pending but not due, or stamped by somebody.
+    /// Id, key and microseconds to wait of rows that are pending but not due, or stamped by somebody.
     pub(crate) fn waiting(&self, lane: Lane, most: usize) -> Option<Sql> {
         let mapping = &self.mapping;
         let (when, wait) = match (&mapping.due, &mapping.claim) {
@@ -697,12 +696,11 @@ impl Layout {
             (None, ClaimBy::Lock) => return None,
         };
         let (key, id) = (self.key(), self.as_text(&mapping.id));
-        let attempts = mapping.attempts.as_ref().map_or_else(|| "null".to_owned(), |name| self.as_text(name));
         let (table, pending, lane) = (self.quoted(), self.pending(), self.lane(lane));
         Some(
             self.sql()
                 .push(&format!(
-                    "select {id}, {key}, {attempts}, {wait} from {table} as m \
+                    "select {id}, {key}, {wait} from {table} as m \
                      where {pending} and {when}{lane} and {key} is not null limit "
                 ))
                 .int(most as u64),

@@ -8,6 +8,7 @@ use jiff::Timestamp;
 use outbox::admin::Stand;
 
 use crate::quantity::parse_duration;
+use crate::secret::SecretUrl;
 
 /// The end of `--help`; `docs/reference/cli.md` has the same list.
 pub const EXIT_CODES: &str = "\
@@ -133,6 +134,9 @@ pub struct InitArgs {
     /// Overwrites a configuration that is there
     #[arg(long)]
     pub force: bool,
+    /// Looks at this database and maps the table that looks like an outbox
+    #[arg(long, value_name = "URL")]
+    pub from: Option<SecretUrl>,
 }
 
 /// Flags of `doctor`.

@@ -30,6 +30,12 @@ impl Queue {
         Self { channel: connection.create_channel().await.unwrap(), name: name.to_owned() }
     }
 
+    /// Makes it, as a consumer does.
+    pub async fn declare(&self) {
+        let (options, table) = (QueueDeclareOptions::durable(), FieldTable::default());
+        self.channel.queue_declare(self.name().into(), options, table).await.unwrap();
+    }
+
     pub async fn bind(&self, exchange: &str, key: &str) {
         let (options, table) = (QueueBindOptions::default(), FieldTable::default());
         let bound = self.channel.queue_bind(self.name().into(), exchange.into(), key.into(), options, table);

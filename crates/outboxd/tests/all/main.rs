@@ -8,6 +8,7 @@ mod closed_output;
 mod consent;
 mod demo;
 mod doctor;
+mod ecommerce;
 mod exit_codes;
 mod first_steps;
 mod init_from;

@@ -11,3 +11,4 @@ mod postgres;
 mod postgres_life;
 #[cfg(feature = "postgres")]
 mod promises;
+mod takeover;

@@ -50,3 +50,27 @@ async fn a7_a_failure_counts_keeps_the_error_and_after_five_a_person_decides() {
     stop(running);
     assert!(scene.marks().await[0].processed);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a7_a_backlog_that_no_queue_wants_yet_waits_for_the_queue_and_not_for_a_person() {
+    let no_queue = [("queues = [{ name = \"tickets\", keys = [\"ticket.#\"] }]", "")];
+    let Some(scene) = Scene::shared(&[&QUICK[..], &no_queue].concat()).await else { return };
+    let mut events = ids(&scene.create(60).await);
+    let mut running = scene.run();
+    let line = running.wait_for("the sink is unavailable; nothing is charged");
+    assert!(line.contains("NO_ROUTE"), "{line}");
+    // The consumer comes late.
+    let queue = scene.queue().await;
+    queue.declare().await;
+    queue.bind("ticketflow.events", "ticket.#").await;
+    running.wait_for("the sink is back");
+    scene.until_dispatched().await;
+    let mut arrived = scene.arrived().await;
+    arrived.sort();
+    events.sort();
+    assert_eq!(arrived, events);
+    let spared = scene.count(r#"select count(*) from "OutboxMessages" where "Attempts" = 0"#).await;
+    assert!(spared >= 30, "the breaker opened before all were tried: {spared}");
+    let said = stop(running);
+    assert!(!said.contains("dead: set aside"), "{said}");
+}
