@@ -252,17 +252,18 @@ impl<D: Driver> TableSource<D> {
             ClaimBy::Lock => Some(self.reading.lease + Duration::from_secs(5)),
             ClaimBy::Stamp { .. } => None,
         };
-        let mut tx = self.driver.begin(hold).await?;
-        self.prove(&mut tx).await?;
-        Ok(tx)
+        let tx = self.driver.begin(hold).await?;
+        self.prove(tx).await
     }
 
-    pub(super) async fn prove(&self, tx: &mut D::Tx) -> Result<()> {
-        if self.owned && !self.driver.enter(tx, self.shard.number).await? {
+    pub(super) async fn prove(&self, mut tx: D::Tx) -> Result<D::Tx> {
+        if self.owned && !self.driver.enter(&mut tx, self.shard.number).await? {
+            // At once, and not when it is dropped: whoever has the lock now waits for this transaction.
+            self.driver.roll_back(tx).await;
             self.driver.disown(self.shard.number).await;
             return Err(Error::new(ErrorKind::Lost, "the lock that makes this relay the active one is gone"));
         }
-        Ok(())
+        Ok(tx)
     }
 
     async fn claim_fresh(&self, limit: usize) -> Result<Claim> {
