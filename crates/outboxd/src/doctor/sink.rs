@@ -6,7 +6,7 @@ use std::path::Path;
 
 use outbox::rabbitmq::{Exchange, ExchangeConfig};
 use outbox::template::Template;
-use outbox::{Finding, Message};
+use outbox::{Finding, Level, Message};
 
 use super::kafka;
 use super::source::types;
@@ -38,6 +38,10 @@ pub async fn examine(args: &DoctorArgs, plan: &Plan, sink: &SinkPlan) -> Vec<Fin
             };
             let url = connection.url.reveal();
             let mut findings = Exchange::examine(url, &config).await;
+            // Who does not let us in routes nothing either.
+            if let [Finding { level: Level::Failure, .. }] = findings[..] {
+                return findings;
+            }
             if args.probe {
                 findings.extend(probe(args, plan, sink, url, &config).await);
             } else {
@@ -141,8 +145,6 @@ async fn rendered(
 
 #[cfg(test)]
 mod tests {
-    use outbox::Level;
-
     use super::*;
 
     #[test]
