@@ -259,7 +259,8 @@ fn topic(_: &Connection, options: &TopicOptions) -> Result<Arc<dyn Sink>> {
 pub const REBUILD: Option<&str> =
     if cfg!(feature = "kafka") { None } else { Some("build it with --features kafka") };
 
-fn topic_config(options: &TopicOptions) -> Result<TopicConfig> {
+/// What the options of a topic mean to its sink.
+pub fn topic_config(options: &TopicOptions) -> Result<TopicConfig> {
     let mut config = TopicConfig::new(Template::parse(&options.topic)?);
     config.headers = headers(&options.headers)?;
     config.compression = options.compression;

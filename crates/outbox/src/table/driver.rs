@@ -54,6 +54,7 @@ pub(crate) trait Driver: Send + Sync + 'static {
 }
 
 /// What is to be claimed.
+#[cfg_attr(not(feature = "mysql"), allow(dead_code, reason = "one statement of PostgreSQL does without"))]
 pub(crate) struct Claiming<'a> {
     pub(crate) limit: usize,
     pub(crate) lane: Lane,

@@ -6,6 +6,8 @@
 #[cfg(any(feature = "postgres", feature = "mysql"))]
 mod aside;
 mod catalog;
+#[cfg(any(feature = "postgres", feature = "mysql"))]
+mod claim_sql;
 mod condition;
 #[cfg(any(feature = "postgres", feature = "mysql"))]
 pub(crate) mod desk;
@@ -21,6 +23,8 @@ mod preset;
 mod row;
 #[cfg(any(feature = "postgres", feature = "mysql"))]
 mod settle;
+#[cfg(any(feature = "postgres", feature = "mysql"))]
+mod settle_sql;
 #[cfg(any(feature = "postgres", feature = "mysql"))]
 pub(crate) mod source;
 #[cfg(any(feature = "postgres", feature = "mysql"))]

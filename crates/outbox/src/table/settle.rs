@@ -158,8 +158,8 @@ impl<D: Driver> TableSource<D> {
         changes: &Changes,
         verdicts: &[Verdict],
     ) -> Result<()> {
-        let mut tx = self.driver.begin(None).await?;
-        self.prove(&mut tx).await?;
+        let tx = self.driver.begin(None).await?;
+        let mut tx = self.prove(tx).await?;
         match self.look_again(&mut tx, claim, verdicts).await? {
             Found::Untouched => {
                 self.apply(&mut tx, changes, claim.stamp.as_deref()).await?;

@@ -172,9 +172,10 @@ impl<D: Driver> TableSource<D> {
         let (layout, lane) = (self.layout(), self.shard.lane);
         let ordered = self.reading.ordered && layout.mapping.key.is_some();
         let held = layout.held_keys(lane, MOST + 1).filter(|_| ordered && self.reading.holds);
-        let left = layout.waiting(lane, MOST + 1).filter(|_| ordered && (before.is_none() || left_over));
+        let asks_for_left = ordered && (before.is_none() || left_over);
+        let left = if asks_for_left { layout.waiting(lane, MOST + 1) } else { Vec::new() };
         let ours = self.aside().waiting(LOOKED_AFTER);
-        if held.is_some() || left.is_some() || !ours.is_empty() {
+        if held.is_some() || !left.is_empty() || !ours.is_empty() {
             let mut tx = self.driver.begin(None).await?;
             if let Some(sql) = held {
                 let asked = Instant::now();
@@ -187,10 +188,13 @@ impl<D: Driver> TableSource<D> {
                 let keys: HashSet<String> = keys.into_iter().filter_map(|cells| text(&cells, 0)).collect();
                 self.aside().hold_only(keys, asked);
             }
-            if let Some(sql) = left {
+            if !left.is_empty() {
                 // Before the table is asked: a claim may be settled meanwhile, and its rows are not left by anybody.
                 let claimed = self.claimed();
-                let rows = self.driver.fetch(&mut tx, &sql).await?;
+                let mut rows = Vec::new();
+                for sql in left {
+                    rows.extend(self.driver.fetch(&mut tx, &sql).await?);
+                }
                 check_count(rows.len(), "rows wait to be tried again", "look at why they fail")?;
                 self.remember(&rows, &claimed);
             }
@@ -248,17 +252,18 @@ impl<D: Driver> TableSource<D> {
             ClaimBy::Lock => Some(self.reading.lease + Duration::from_secs(5)),
             ClaimBy::Stamp { .. } => None,
         };
-        let mut tx = self.driver.begin(hold).await?;
-        self.prove(&mut tx).await?;
-        Ok(tx)
+        let tx = self.driver.begin(hold).await?;
+        self.prove(tx).await
     }
 
-    pub(super) async fn prove(&self, tx: &mut D::Tx) -> Result<()> {
-        if self.owned && !self.driver.enter(tx, self.shard.number).await? {
+    pub(super) async fn prove(&self, mut tx: D::Tx) -> Result<D::Tx> {
+        if self.owned && !self.driver.enter(&mut tx, self.shard.number).await? {
+            // At once, and not when it is dropped: whoever has the lock now waits for this transaction.
+            self.driver.roll_back(tx).await;
             self.driver.disown(self.shard.number).await;
             return Err(Error::new(ErrorKind::Lost, "the lock that makes this relay the active one is gone"));
         }
-        Ok(())
+        Ok(tx)
     }
 
     async fn claim_fresh(&self, limit: usize) -> Result<Claim> {

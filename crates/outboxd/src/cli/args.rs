@@ -151,8 +151,8 @@ pub struct DoctorArgs {
     /// Sends a message of type outboxd.probe through every exchange, to see whether a queue takes it
     #[arg(long)]
     pub probe: bool,
-    /// With --probe, the routing key of this type; may be repeated. By default types that wait in the source
-    #[arg(long = "type", value_name = "TYPE", requires = "probe")]
+    /// A type to make routing keys and topics of; may be repeated. By default types that wait in the source
+    #[arg(long = "type", value_name = "TYPE")]
     pub kind: Vec<String>,
     /// Ends with exit code 6 if there are warnings and nothing worse
     #[arg(long)]

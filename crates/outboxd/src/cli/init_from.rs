@@ -128,6 +128,8 @@ stdout = true
 # on = "rabbit"
 # exchange = "shop.events"
 # routing_key = "{type}"
+#
+# To Kafka: kafka = "kafka://localhost:9092" in [connections], and a sink with on = "kafka" and topic = "shop.events".
 
 [pipes.relay]
 from = "outbox"

@@ -4,6 +4,7 @@
 //! library; here it is gathered (`source.rs`, `sink.rs`) and told (`finding.rs`).
 
 mod finding;
+mod kafka;
 mod sink;
 mod source;
 
@@ -69,5 +70,13 @@ async fn bounded(place: Place, name: &str, look: impl Future<Output = Vec<Findin
         let evidence = format!("was not looked at within {PATIENCE:?}");
         vec![Finding::failure("time", evidence).fix("check the load of the server and the network")]
     });
-    findings.into_iter().map(|finding| Line { place, name: name.to_owned(), finding }).collect()
+    let line = |mut finding: Finding| {
+        // A pipe tries again by itself, a verb does not.
+        finding.fix = finding.fix.map(|fix| {
+            let fix = fix.replace("it is tried again by itself", "try again later");
+            fix.replace("work resumes by itself", "then try again")
+        });
+        Line { place, name: name.to_owned(), finding }
+    };
+    findings.into_iter().map(line).collect()
 }
