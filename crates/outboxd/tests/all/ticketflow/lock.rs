@@ -47,9 +47,9 @@ async fn a2_a_standby_takes_over_within_two_seconds_from_one_that_is_killed() {
     // It has rows in its hands when it dies: the broker does not answer any more.
     proxy.block();
     let events = scene.create(20).await;
-    scene
-        .until(r#"select count(*) = 1 from (select from "OutboxMessages" for update skip locked) as free"#)
-        .await;
+    let in_hand = r#"select count(*) = 20 from "OutboxMessages" where xmax::text in
+        (select transactionid::text from pg_locks where locktype = 'transactionid' and granted)"#;
+    scene.until(in_hand).await;
     first.kill();
     let killed = Instant::now();
     second.wait_for("this relay is the active one");
