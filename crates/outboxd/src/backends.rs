@@ -10,7 +10,9 @@ use outbox::policy::{OnDead, Order};
 use outbox::rabbitmq::{self, Exchange, ExchangeConfig, QueueConfig};
 use outbox::table::{Mapping, Reading};
 use outbox::template::Template;
-use outbox::{Error, ErrorKind, Message, MessageId, Migration, Result, Sink, Source, postgres, sqlite};
+use outbox::{
+    Error, ErrorKind, Message, MessageId, Migration, Result, Sink, Source, mysql, postgres, sqlite,
+};
 use tokio_util::sync::CancellationToken;
 
 use crate::cli::args::Database;
@@ -66,6 +68,8 @@ pub enum Log {
     Sqlite(sqlite::Outbox),
     /// A mapped table, in PostgreSQL.
     PostgresTable(Box<postgres::Table>),
+    /// A mapped table, in MariaDB or MySQL.
+    MySqlTable(Box<mysql::Table>),
 }
 
 impl Log {
@@ -103,7 +107,11 @@ impl Log {
                 let table = postgres::Table::connect(url, mapping.clone()).await?;
                 Ok(Self::PostgresTable(Box::new(table.pipe(reader))))
             }
-            _ => Err(Error::new(ErrorKind::Config, "a mapped table needs PostgreSQL")),
+            Kind::MySql => {
+                let table = mysql::Table::connect(url, mapping.clone()).await?;
+                Ok(Self::MySqlTable(Box::new(table.pipe(reader))))
+            }
+            _ => Err(Error::new(ErrorKind::Config, "a mapped table needs PostgreSQL, MariaDB or MySQL")),
         }
     }
 
@@ -113,6 +121,7 @@ impl Log {
             Self::Postgres(outbox) => outbox,
             Self::Sqlite(outbox) => outbox,
             Self::PostgresTable(table) => &**table,
+            Self::MySqlTable(table) => &**table,
         }
     }
 
@@ -122,7 +131,7 @@ impl Log {
             Self::Postgres(outbox) => outbox.migrate().await,
             Self::Sqlite(outbox) => outbox.migrate().await,
             // It is its application's.
-            Self::PostgresTable(_) => Ok(Vec::new()),
+            Self::PostgresTable(_) | Self::MySqlTable(_) => Ok(Vec::new()),
         }
     }
 
@@ -144,7 +153,7 @@ impl Log {
                 tx.commit().await.map_err(lost)?;
                 Ok(id)
             }
-            Self::PostgresTable(_) => {
+            Self::PostgresTable(_) | Self::MySqlTable(_) => {
                 Err(Error::new(ErrorKind::Invalid, "a mapped table is written by its application"))
             }
         }
@@ -171,6 +180,7 @@ impl Log {
                 shared(cursor.lanes(options.lanes))
             }
             Self::PostgresTable(table) => table.sources(&reading(options, owner)),
+            Self::MySqlTable(table) => table.sources(&reading(options, owner)),
         }
     }
 }
@@ -249,7 +259,8 @@ fn topic(_: &Connection, options: &TopicOptions) -> Result<Arc<dyn Sink>> {
 pub const REBUILD: Option<&str> =
     if cfg!(feature = "kafka") { None } else { Some("build it with --features kafka") };
 
-fn topic_config(options: &TopicOptions) -> Result<TopicConfig> {
+/// What the options of a topic mean to its sink.
+pub fn topic_config(options: &TopicOptions) -> Result<TopicConfig> {
     let mut config = TopicConfig::new(Template::parse(&options.topic)?);
     config.headers = headers(&options.headers)?;
     config.compression = options.compression;

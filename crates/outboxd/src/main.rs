@@ -60,7 +60,7 @@ async fn run_verb(cli: Cli, output: &mut Output) -> anyhow::Result<ExitCode> {
         Ok(plan)
     };
     let exit = match cli.verb {
-        Verb::Init(args) => cli::init(&args, file, output)?,
+        Verb::Init(args) => cli::init(&args, file, output).await?,
         Verb::Validate => cli::validate(file, output)?,
         Verb::Doctor(args) => doctor::doctor(&args, &load()?, output).await?,
         Verb::Config { verb: ConfigVerb::Show } => cli::show_config(&load()?, output)?,

@@ -37,6 +37,12 @@ impl fmt::Display for Secret {
     }
 }
 
+impl From<String> for SecretUrl {
+    fn from(url: String) -> Self {
+        Self::new(url)
+    }
+}
+
 /// A URL whose password is masked wherever it is shown.
 #[derive(Clone, PartialEq, Eq)]
 pub struct SecretUrl(String);

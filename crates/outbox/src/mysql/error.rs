@@ -34,8 +34,8 @@ pub(super) fn classify(error: sqlx::Error, doing: impl Display) -> Error {
 /// By number: the states of MySQL say too little, `42000` is a mistake in the syntax and a missing grant alike.
 fn of_number(number: u16) -> ErrorKind {
     match number {
-        // No such table, column, function; collations that cannot be compared.
-        1146 | 1054 | 1305 | 1267 | 1271 => ErrorKind::Mapping,
+        // No such table, column, index, function; collations that cannot be compared.
+        1146 | 1054 | 1176 | 1305 | 1267 | 1271 => ErrorKind::Mapping,
         // What we write does not fit: cut off, no value of the type, too long, null, no default, a constraint.
         1048 | 1062 | 1264 | 1265 | 1292 | 1364 | 1366 | 1406 | 1451 | 1452 | 3819 | 4025 => {
             ErrorKind::Mapping

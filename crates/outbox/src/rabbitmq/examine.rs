@@ -10,7 +10,7 @@ use lapin::types::FieldTable;
 use lapin::{Channel, Error as Driver, ExchangeKind as Kind};
 use tokio::time::Instant;
 
-use super::config::{ExchangeConfig, QueueConfig, Topology};
+use super::config::{ExchangeConfig, ExchangeKind, QueueConfig, Topology};
 use super::connection::{Link, Session};
 use super::error::{into_error, told};
 use super::sink::Exchange;
@@ -59,6 +59,10 @@ impl Exchange {
             // A probe makes nothing.
             config.topology = Topology::Check;
             config.queues.clear();
+            // Headers may be made of what a probe lacks; only one kind of exchange goes by them.
+            if config.kind != ExchangeKind::Headers {
+                config.headers.clear();
+            }
             config.routing_key = Template::parse(&routing_key.replace('{', "{{").replace('}', "}}"))?;
             let message = Message::json(PROBE, &serde_json::json!({ "probe": true }))?;
             Ok(Self::new(url, config)?.deliver(&[message]).await.pop())

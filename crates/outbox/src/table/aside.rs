@@ -31,6 +31,8 @@ pub(crate) struct Aside {
     keys: HashMap<String, usize>,
     /// Keys that a person must free; the time is when that was written, none if it is not yet.
     held: HashMap<String, Option<Instant>>,
+    /// Keys of which another relay had a row, and until when nobody may touch it.
+    left: HashMap<String, Instant>,
 }
 
 impl Aside {
@@ -94,7 +96,21 @@ impl Aside {
     }
 
     fn holds(&self, key: &str) -> bool {
-        self.held.contains_key(key) || self.keys.contains_key(key)
+        self.held.contains_key(key) || self.keys.contains_key(key) || self.left.contains_key(key)
+    }
+
+    /// These keys wait, all their rows: those that nobody had may be earlier than those that another relay had.
+    pub(crate) fn leave_only(&mut self, rows: impl IntoIterator<Item = (String, Instant)>) {
+        self.left.clear();
+        for (key, until) in rows {
+            let latest = self.left.entry(key).or_insert(until);
+            *latest = until.max(*latest);
+        }
+    }
+
+    /// Whether the time of a key that was left has come. The table must say that it has: its clock is not ours.
+    pub(crate) fn is_left_over(&self, now: Instant) -> bool {
+        self.left.values().any(|until| *until <= now)
     }
 
     /// Rows whose time has come.
@@ -117,7 +133,8 @@ impl Aside {
 
     /// How long until the next row is due.
     pub(crate) fn next_due(&self, now: Instant) -> Option<Duration> {
-        self.by_due.first().map(|(due, _)| due.saturating_duration_since(now))
+        let row = self.by_due.first().map(|(due, _)| due);
+        row.into_iter().chain(self.left.values()).min().map(|due| due.saturating_duration_since(now))
     }
 
     /// The attempts that were spent, as far as is remembered.
@@ -155,10 +172,17 @@ impl Aside {
         if ordered {
             keys.extend(self.held.keys().cloned());
             keys.extend(self.keys.keys().filter(|key| !self.held.contains_key(*key)).cloned());
+            let new = |key: &&String| !self.held.contains_key(*key) && !self.keys.contains_key(*key);
+            keys.extend(self.left.keys().filter(new).cloned());
         }
         let by_key = |waiting: &Waiting| ordered && waiting.key.is_some();
         let ids = self.rows.iter().filter(|(_, waiting)| !by_key(waiting)).map(|(id, _)| id.clone());
         Except { ids: ids.collect(), keys }
+    }
+
+    /// Whether a row waits here.
+    pub(crate) fn has(&self, id: &str) -> bool {
+        self.rows.contains_key(id)
     }
 
     /// Nothing more can be remembered.
@@ -191,6 +215,23 @@ mod tests {
         assert_eq!(aside.due(later, 1).len() + aside.due(later, 10).len(), 3);
         aside.remove("1");
         assert!(!aside.keeps_back("9", Some("k"), true));
+    }
+
+    #[test]
+    fn a_key_that_was_left_waits_for_the_last_of_its_rows() {
+        let (mut aside, start) = (Aside::default(), Instant::now());
+        let at = |seconds| start + Duration::from_secs(seconds);
+        let key = || "k".to_owned();
+        aside.leave_only([(key(), at(2)), (key(), at(5)), (key(), at(3))]);
+        assert!(aside.keeps_back("1", Some("k"), true) && !aside.keeps_back("1", Some("k"), false));
+        assert_eq!(
+            (aside.next_due(start), aside.except(true).keys),
+            (Some(Duration::from_secs(5)), vec![key()])
+        );
+        assert!(!aside.is_left_over(at(4)) && aside.is_left_over(at(5)));
+        assert!(aside.keeps_back("1", Some("k"), true), "until the table says so");
+        aside.leave_only([]);
+        assert!(!aside.keeps_back("1", Some("k"), true));
     }
 
     #[test]

@@ -61,6 +61,8 @@ pub struct Layout {
     pub dialect: Dialect,
     columns: HashMap<String, Column>,
     processed: HashMap<String, Column>,
+    /// The index by which rows are found by id, where a statement has to name it.
+    pub(super) id_index: Option<Name>,
 }
 
 impl Layout {
@@ -74,12 +76,19 @@ impl Layout {
     ) -> Result<Self, Vec<String>> {
         let by_name =
             |columns: Vec<Column>| columns.into_iter().map(|column| (column.name.clone(), column)).collect();
-        let layout =
-            Self { mapping, table, dialect, columns: by_name(columns), processed: by_name(processed) };
+        let (columns, processed) = (by_name(columns), by_name(processed));
+        let layout = Self { mapping, table, dialect, columns, processed, id_index: None };
         let mut check = Check { layout: &layout, misfits: Vec::new() };
         check.all();
         let misfits = check.misfits;
         if misfits.is_empty() { Ok(layout) } else { Err(misfits) }
+    }
+
+    /// Names the index by which rows are to be found by id.
+    #[cfg(feature = "mysql")]
+    pub(crate) fn with_id_index(mut self, name: Option<Name>) -> Self {
+        self.id_index = name;
+        self
     }
 
     /// A column of the table; one that was checked is there.

@@ -269,10 +269,10 @@ impl Layout {
     }
 
     pub(super) fn remove(&self, ids: &[String]) -> Sql {
-        let table = self.quoted();
+        let table = self.by_id();
         let start = match self.dialect {
-            Dialect::Postgres => format!("delete from {table} as m where "),
-            Dialect::MySql => format!("delete m from {table} as m where "),
+            Dialect::Postgres => format!("delete from {table} where "),
+            Dialect::MySql => format!("delete m from {table} where "),
         };
         self.is_one_of(self.sql().push(&start), ids)
     }

@@ -1,11 +1,12 @@
 //! What a mapped table needs of a database: the small part that differs from one to the next.
 
+use std::collections::HashSet;
 use std::time::Duration;
 
 use async_trait::async_trait;
 
 use super::catalog::Layout;
-use super::sql::{Cells, Sql};
+use super::sql::{Cells, Except, Lane, Sql};
 use crate::error::Result;
 
 /// Whose a shard is.
@@ -37,8 +38,9 @@ pub(crate) trait Driver: Send + Sync + 'static {
     /// Ends a transaction without a trace; what it had locked is free afterwards.
     async fn roll_back(&self, tx: Self::Tx);
 
-    /// Claims rows by stamp and gives them back with it. `claim` locks them; `layout` makes the rest.
-    async fn stamp(&self, tx: &mut Self::Tx, layout: &Layout, stamping: Stamping<'_>) -> Result<Vec<Cells>>;
+    /// Claims the next rows, in order: locks them, or stamps them if the mapping says so. A row that somebody else has
+    /// locked is passed over; where the shard has an owner, none of its key may come after it.
+    async fn claim(&self, tx: &mut Self::Tx, layout: &Layout, claiming: Claiming<'_>) -> Result<Vec<Cells>>;
 
     /// Tries to own a shard, without waiting; `idle` says that it has no open claim and may be given away.
     async fn own(&self, shard: u32, idle: bool) -> Result<Ownership>;
@@ -51,10 +53,14 @@ pub(crate) trait Driver: Send + Sync + 'static {
     async fn disown(&self, shard: u32);
 }
 
-/// What is to be stamped.
-pub(crate) struct Stamping<'a> {
+/// What is to be claimed.
+#[cfg_attr(not(feature = "mysql"), allow(dead_code, reason = "one statement of PostgreSQL does without"))]
+pub(crate) struct Claiming<'a> {
     pub(crate) limit: usize,
-    pub(crate) lane: super::sql::Lane,
-    pub(crate) except: &'a super::sql::Except,
-    pub(crate) column: &'a super::name::Name,
+    pub(crate) lane: Lane,
+    pub(crate) except: &'a Except,
+    /// Whether nobody else claims from this shard.
+    pub(crate) owned: bool,
+    /// The rows that were handed out here and are not settled.
+    pub(crate) open: &'a HashSet<String>,
 }

@@ -6,6 +6,8 @@
 #[cfg(any(feature = "postgres", feature = "mysql"))]
 mod aside;
 mod catalog;
+#[cfg(any(feature = "postgres", feature = "mysql"))]
+mod claim_sql;
 mod condition;
 #[cfg(any(feature = "postgres", feature = "mysql"))]
 pub(crate) mod desk;
@@ -22,9 +24,12 @@ mod row;
 #[cfg(any(feature = "postgres", feature = "mysql"))]
 mod settle;
 #[cfg(any(feature = "postgres", feature = "mysql"))]
+mod settle_sql;
+#[cfg(any(feature = "postgres", feature = "mysql"))]
 pub(crate) mod source;
 #[cfg(any(feature = "postgres", feature = "mysql"))]
 pub(crate) mod sql;
+mod suggest;
 mod written;
 
 pub use catalog::{Column, Layout, Type};
@@ -35,3 +40,6 @@ pub use name::{Dialect, Field, NAME_HELP, Name, TableName};
 pub use preset::{Preset, preset, presets};
 #[cfg(any(feature = "postgres", feature = "mysql"))]
 pub use source::Reading;
+#[cfg(feature = "postgres")]
+pub(crate) use suggest::is_status;
+pub use suggest::{Seen, Suggestion, suggest};

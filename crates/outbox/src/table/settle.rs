@@ -154,8 +154,8 @@ impl<D: Driver> TableSource<D> {
         changes: &Changes,
         verdicts: &[Verdict],
     ) -> Result<()> {
-        let mut tx = self.driver.begin(None).await?;
-        self.prove(&mut tx).await?;
+        let tx = self.driver.begin(None).await?;
+        let mut tx = self.prove(tx).await?;
         match self.look_again(&mut tx, claim, verdicts).await? {
             Found::Untouched => {
                 self.apply(&mut tx, changes, claim.stamp.as_deref()).await?;
@@ -194,6 +194,12 @@ impl<D: Driver> TableSource<D> {
         };
         if claim.taken.iter().all(untouched) {
             return Ok(Found::Untouched);
+        }
+        // What is locked tells nothing: another relay may have it, or the session that we have lost still does.
+        let hidden: Vec<String> = ids.into_iter().filter(|id| !pending.contains_key(id)).collect();
+        if !hidden.is_empty() && !self.driver.fetch(tx, &self.layout().pending_of(&hidden)).await?.is_empty()
+        {
+            return Err(Error::new(ErrorKind::Busy, "rows of this claim are locked by another session"));
         }
         let settled = |(row, verdict): (&Taken, &Verdict)| match verdict {
             Verdict::Done | Verdict::Dead { .. } => !pending.contains_key(&row.id),

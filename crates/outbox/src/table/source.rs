@@ -14,7 +14,7 @@ use tokio::time::{Instant, sleep};
 
 use super::aside::{Aside, MOST};
 use super::catalog::Layout;
-use super::driver::{Driver, Ownership, Stamping};
+use super::driver::{Claiming, Driver, Ownership};
 use super::mapping::ClaimBy;
 use super::row::Row;
 use super::settle::{Changes, Taken};
@@ -165,15 +165,17 @@ impl<D: Driver> TableSource<D> {
     /// Reads what this relay may not know: at first what others have set aside, and now and then what people changed.
     async fn refresh(&self) -> Result<()> {
         let before = *self.refreshed.lock().unwrap_or_else(PoisonError::into_inner);
-        if before.is_some_and(|at| at.elapsed() < REFRESH) {
+        let left_over = self.aside().is_left_over(Instant::now());
+        if before.is_some_and(|at| at.elapsed() < REFRESH) && !left_over {
             return Ok(());
         }
         let (layout, lane) = (self.layout(), self.shard.lane);
         let ordered = self.reading.ordered && layout.mapping.key.is_some();
         let held = layout.held_keys(lane, MOST + 1).filter(|_| ordered && self.reading.holds);
-        let waiting = layout.waiting(lane, MOST + 1).filter(|_| ordered && before.is_none());
+        let asks_for_left = ordered && (before.is_none() || left_over);
+        let left = if asks_for_left { layout.waiting(lane, MOST + 1) } else { Vec::new() };
         let ours = self.aside().waiting(LOOKED_AFTER);
-        if held.is_some() || waiting.is_some() || !ours.is_empty() {
+        if held.is_some() || !left.is_empty() || !ours.is_empty() {
             let mut tx = self.driver.begin(None).await?;
             if let Some(sql) = held {
                 let asked = Instant::now();
@@ -186,10 +188,15 @@ impl<D: Driver> TableSource<D> {
                 let keys: HashSet<String> = keys.into_iter().filter_map(|cells| text(&cells, 0)).collect();
                 self.aside().hold_only(keys, asked);
             }
-            if let Some(sql) = waiting {
-                let rows = self.driver.fetch(&mut tx, &sql).await?;
+            if !left.is_empty() {
+                // Before the table is asked: a claim may be settled meanwhile, and its rows are not left by anybody.
+                let claimed = self.claimed();
+                let mut rows = Vec::new();
+                for sql in left {
+                    rows.extend(self.driver.fetch(&mut tx, &sql).await?);
+                }
                 check_count(rows.len(), "rows wait to be tried again", "look at why they fail")?;
-                self.remember(&rows);
+                self.remember(&rows, &claimed);
             }
             if !ours.is_empty() {
                 self.look_after(&mut tx, &ours).await?;
@@ -216,19 +223,26 @@ impl<D: Driver> TableSource<D> {
         Ok(())
     }
 
-    /// Rows that were set aside, or stamped, by whoever had this shard before.
-    fn remember(&self, rows: &[Cells]) {
-        let ours: HashSet<String> =
-            self.open().iter().flat_map(|claim| claim.taken.iter().map(|taken| taken.id.clone())).collect();
+    /// The rows of the open claims.
+    fn claimed(&self) -> HashSet<String> {
+        self.open().iter().flat_map(|claim| claim.taken.iter().map(|taken| taken.id.clone())).collect()
+    }
+
+    /// Rows that were set aside, or stamped, by whoever had this shard before. Their keys wait as a whole: what was
+    /// stamped last may have been stamped alone, while the rows before it had been given back.
+    fn remember(&self, rows: &[Cells], claimed: &HashSet<String>) {
         let now = Instant::now();
         let mut aside = self.aside();
+        let mut left = Vec::new();
         for cells in rows {
-            let Some(id) = text(cells, 0).filter(|id| !ours.contains(id)) else { continue };
-            let attempts = text(cells, 2).and_then(|text| text.parse().ok()).unwrap_or(0);
-            let wait = text(cells, 3).and_then(|text| text.parse::<i64>().ok()).unwrap_or(0);
-            let wait = Duration::from_micros(u64::try_from(wait).unwrap_or(0));
-            aside.put(&id, text(cells, 1).as_deref(), now + wait, attempts);
+            let (Some(id), Some(key)) = (text(cells, 0), text(cells, 1)) else { continue };
+            if claimed.contains(&id) || aside.has(&id) {
+                continue;
+            }
+            let wait = text(cells, 2).and_then(|text| text.parse::<i64>().ok()).unwrap_or(0);
+            left.push((key, now + Duration::from_micros(u64::try_from(wait).unwrap_or(0))));
         }
+        aside.leave_only(left);
     }
 
     /// Begins a transaction in which rows may be claimed.
@@ -238,17 +252,18 @@ impl<D: Driver> TableSource<D> {
             ClaimBy::Lock => Some(self.reading.lease + Duration::from_secs(5)),
             ClaimBy::Stamp { .. } => None,
         };
-        let mut tx = self.driver.begin(hold).await?;
-        self.prove(&mut tx).await?;
-        Ok(tx)
+        let tx = self.driver.begin(hold).await?;
+        self.prove(tx).await
     }
 
-    pub(super) async fn prove(&self, tx: &mut D::Tx) -> Result<()> {
-        if self.owned && !self.driver.enter(tx, self.shard.number).await? {
+    pub(super) async fn prove(&self, mut tx: D::Tx) -> Result<D::Tx> {
+        if self.owned && !self.driver.enter(&mut tx, self.shard.number).await? {
+            // At once, and not when it is dropped: whoever has the lock now waits for this transaction.
+            self.driver.roll_back(tx).await;
             self.driver.disown(self.shard.number).await;
             return Err(Error::new(ErrorKind::Lost, "the lock that makes this relay the active one is gone"));
         }
-        Ok(())
+        Ok(tx)
     }
 
     async fn claim_fresh(&self, limit: usize) -> Result<Claim> {
@@ -256,12 +271,9 @@ impl<D: Driver> TableSource<D> {
         let begun = Instant::now();
         let mut tx = self.enter().await?;
         let (layout, lane) = (self.layout(), self.shard.lane);
-        let cells = match &layout.mapping.claim {
-            ClaimBy::Lock => self.driver.fetch(&mut tx, &layout.claim(limit, lane, &except)).await?,
-            ClaimBy::Stamp { column, .. } => {
-                self.driver.stamp(&mut tx, layout, Stamping { limit, lane, except: &except, column }).await?
-            }
-        };
+        let (owned, open) = (self.owned, &self.claimed());
+        let claiming = Claiming { limit, lane, except: &except, owned, open };
+        let cells = self.driver.claim(&mut tx, layout, claiming).await?;
         let rows = cells.into_iter().map(|cells| Row::read(layout, cells)).collect();
         self.hand_out(tx, rows, begun, false).await
     }
@@ -461,7 +473,7 @@ fn tell_unfit(layout: &Layout, id: &str, cause: &Cause) {
     tracing::warn!(table = %layout.table, id, cause = %cause, "the row is no message; it waits for a person");
 }
 
-pub(super) fn text(cells: &Cells, at: usize) -> Option<String> {
+pub(crate) fn text(cells: &Cells, at: usize) -> Option<String> {
     cells.get(at)?.as_deref().map(|bytes| String::from_utf8_lossy(bytes).into_owned())
 }
 
@@ -518,13 +530,15 @@ impl<D: Driver> Source for TableSource<D> {
 
     async fn close(&self) -> Result<()> {
         let open = std::mem::take(&mut *self.open());
+        let mut result = Ok(());
         for claim in open {
             let mut state = claim.state.lock().await;
             match std::mem::replace(&mut *state, State::Closed) {
                 State::Held(tx) => self.driver.roll_back(tx).await,
-                State::Loose => self.give_back(&claim).await?,
+                // A stamp that stays on is one that somebody left: found when the shard is owned again.
+                State::Loose if result.is_ok() => result = self.give_back(&claim).await,
                 State::Settled => *state = State::Settled,
-                State::Closed => {}
+                State::Loose | State::Closed => {}
             }
             let mut aside = self.aside();
             claim.taken.iter().for_each(|row| aside.back(&row.id));
@@ -535,6 +549,6 @@ impl<D: Driver> Source for TableSource<D> {
         if self.owned {
             self.driver.disown(self.shard.number).await;
         }
-        Ok(())
+        result
     }
 }

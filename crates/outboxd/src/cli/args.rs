@@ -8,6 +8,7 @@ use jiff::Timestamp;
 use outbox::admin::Stand;
 
 use crate::quantity::parse_duration;
+use crate::secret::SecretUrl;
 
 /// The end of `--help`; `docs/reference/cli.md` has the same list.
 pub const EXIT_CODES: &str = "\
@@ -133,6 +134,9 @@ pub struct InitArgs {
     /// Overwrites a configuration that is there
     #[arg(long)]
     pub force: bool,
+    /// Looks at this database and maps the table that looks like an outbox
+    #[arg(long, value_name = "URL")]
+    pub from: Option<SecretUrl>,
 }
 
 /// Flags of `doctor`.
@@ -147,8 +151,8 @@ pub struct DoctorArgs {
     /// Sends a message of type outboxd.probe through every exchange, to see whether a queue takes it
     #[arg(long)]
     pub probe: bool,
-    /// With --probe, the routing key of this type; may be repeated. By default types that wait in the source
-    #[arg(long = "type", value_name = "TYPE", requires = "probe")]
+    /// A type to make routing keys and topics of; may be repeated. By default types that wait in the source
+    #[arg(long = "type", value_name = "TYPE")]
     pub kind: Vec<String>,
     /// Ends with exit code 6 if there are warnings and nothing worse
     #[arg(long)]

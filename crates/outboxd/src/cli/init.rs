@@ -5,8 +5,13 @@ use std::io::{self, Write};
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 
+use outbox::table::Suggestion;
+use serde_json::{Value, json};
+
 use super::args::InitArgs;
-use super::output::Output;
+use super::init_from::propose;
+use super::output::{Output, printable};
+use crate::plan::Plan;
 use crate::trouble::{Exit, Trouble};
 
 /// The commented example; a test holds it against the defaults.
@@ -16,11 +21,50 @@ const EXAMPLE: &str = include_str!("../../assets/outboxd.toml");
 const MODE: u32 = 0o600;
 
 /// Writes the example to where the configuration is looked for.
-pub fn init(args: &InitArgs, file: &Path, output: &mut Output) -> anyhow::Result<Exit> {
-    if let Err(error) = write(file, args.force) {
+pub async fn init(args: &InitArgs, file: &Path, output: &mut Output) -> anyhow::Result<Exit> {
+    let Some(url) = &args.from else {
+        put(file, args.force, EXAMPLE)?;
+        written(file, output, &json!({ "written": file }))?;
+        output.note(
+            "next: outboxd migrate, then outboxd send --type order.created --data '{}', then outboxd run",
+        );
+        return Ok(Exit::Ok);
+    };
+    // Before anybody is kept waiting.
+    if file.exists() && !args.force {
+        return Err(exists(file).into());
+    }
+    let proposal = propose(url).await?;
+    // A name that is odd in a way that we did not think of must not end in a file that is of no use.
+    Plan::parse(file, &proposal.text, &|_| None)?;
+    put(file, args.force, &proposal.text)?;
+    let Suggestion { table, preset, unsure, .. } = &proposal.suggestion;
+    written(file, output, &json!({ "written": file, "table": table, "preset": preset, "unsure": unsure }))?;
+    let layout = preset.map(|preset| format!(", the layout of preset '{preset}'")).unwrap_or_default();
+    output.note(format_args!("mapped table '{table}'{layout}"));
+    for words in unsure {
+        output.note(format_args!("not sure: {}", printable(words)));
+    }
+    if proposal.without_password {
+        output.note("the password was not written: set DATABASE_PASSWORD, or use password_file");
+    }
+    output.note("next: look at the file, then outboxd validate, outboxd doctor, outboxd run");
+    Ok(Exit::Ok)
+}
+
+fn exists(file: &Path) -> Trouble {
+    Trouble::new(Exit::Failed, format!("{} exists already", file.display()), "overwrite it with --force")
+}
+
+fn written(file: &Path, output: &mut Output, told: &Value) -> io::Result<()> {
+    if output.is_json() { output.json(told) } else { output.line(format_args!("wrote {}", file.display())) }
+}
+
+fn put(file: &Path, force: bool, text: &str) -> Result<(), Trouble> {
+    if let Err(error) = write(file, force, text) {
         let shown = file.display();
         let trouble = if error.kind() == io::ErrorKind::AlreadyExists {
-            Trouble::new(Exit::Failed, format!("{shown} exists already"), "overwrite it with --force")
+            exists(file)
         } else {
             Trouble::new(
                 Exit::Failed,
@@ -28,19 +72,12 @@ pub fn init(args: &InitArgs, file: &Path, output: &mut Output) -> anyhow::Result
                 "check the folder, or name another with --config",
             )
         };
-        return Err(trouble.into());
+        return Err(trouble);
     }
-    if output.is_json() {
-        output.json(&serde_json::json!({ "written": file }))?;
-    } else {
-        output.line(format_args!("wrote {}", file.display()))?;
-    }
-    output
-        .note("next: outboxd migrate, then outboxd send --type order.created --data '{}', then outboxd run");
-    Ok(Exit::Ok)
+    Ok(())
 }
 
-fn write(path: &Path, force: bool) -> io::Result<()> {
+fn write(path: &Path, force: bool, text: &str) -> io::Result<()> {
     let mut options = OpenOptions::new();
     options.write(true).mode(MODE);
     if force {
@@ -53,5 +90,5 @@ fn write(path: &Path, force: bool) -> io::Result<()> {
     if force && file.metadata()?.is_file() {
         file.set_permissions(Permissions::from_mode(MODE))?;
     }
-    file.write_all(EXAMPLE.as_bytes())
+    file.write_all(text.as_bytes())
 }

@@ -6,6 +6,7 @@ pub mod output;
 mod activity;
 mod consent;
 mod init;
+mod init_from;
 mod list;
 mod migrate;
 mod purge;

@@ -4,6 +4,7 @@
 //! library; here it is gathered (`source.rs`, `sink.rs`) and told (`finding.rs`).
 
 mod finding;
+mod kafka;
 mod sink;
 mod source;
 

@@ -5,8 +5,10 @@ use std::fs::OpenOptions;
 use std::path::Path;
 
 use outbox::rabbitmq::{Exchange, ExchangeConfig};
+use outbox::template::Template;
 use outbox::{Finding, Message};
 
+use super::kafka;
 use super::source::types;
 use crate::backends;
 use crate::cli::args::DoctorArgs;
@@ -20,7 +22,15 @@ pub async fn examine(args: &DoctorArgs, plan: &Plan, sink: &SinkPlan) -> Vec<Fin
     match &sink.target {
         Target::Stdout => vec![Finding::ok("output", "standard output")],
         Target::File(path) => vec![file(path)],
-        Target::Topic(..) => vec![Finding::warning("topic", "Kafka is not looked at yet")],
+        Target::Topic(connection, options) => {
+            let config = match backends::topic_config(options) {
+                Ok(config) => config,
+                Err(error) => return vec![Finding::error("topic", &error)],
+            };
+            let (topics, mut findings) = rendered("topic", &config.topic, args, plan, sink).await;
+            findings.splice(0..0, kafka::examine(connection.url.reveal(), &config, &topics).await);
+            findings
+        }
         Target::Exchange(connection, options) => {
             let config = match backends::exchange_config(options) {
                 Ok(config) => config,
@@ -73,7 +83,7 @@ async fn probe(
     url: &str,
     config: &ExchangeConfig,
 ) -> Vec<Finding> {
-    let (keys, mut findings) = keys(args, plan, sink, config).await;
+    let (keys, mut findings) = rendered("route", &config.routing_key, args, plan, sink).await;
     if keys.len() > PROBES {
         let evidence =
             format!("{} routing keys, of which {PROBES} are probed; name others with --type", keys.len());
@@ -85,19 +95,17 @@ async fn probe(
     findings
 }
 
-async fn keys(
+/// What a template makes of the types that there are: routing keys, or topics.
+async fn rendered(
+    what: &str,
+    template: &Template,
     args: &DoctorArgs,
     plan: &Plan,
     sink: &SinkPlan,
-    config: &ExchangeConfig,
 ) -> (BTreeSet<String>, Vec<Finding>) {
-    let template = &config.routing_key;
     // One that is the same for every message needs no type.
-    if let Ok(key) = template.render(&Message::new("", "")) {
-        let other = template.render(&Message::new("x", "")).map(|other| other == key);
-        if other.unwrap_or(false) {
-            return (BTreeSet::from([key.into_owned()]), Vec::new());
-        }
+    if let Some(text) = template.as_text() {
+        return (BTreeSet::from([text.to_owned()]), Vec::new());
     }
     let (mut kinds, mut findings) = (args.kind.iter().cloned().collect::<BTreeSet<_>>(), Vec::new());
     if kinds.is_empty() {
@@ -107,14 +115,14 @@ async fn keys(
                 Ok(found) => kinds.extend(found),
                 Err(error) => {
                     let evidence = format!("source '{}' tells no types: {}", source.name, error.chain());
-                    findings.push(Finding::warning("route", evidence).fix("name a type with --type"));
+                    findings.push(Finding::warning(what, evidence).fix("name a type with --type"));
                 }
             }
         }
     }
     if kinds.is_empty() && findings.is_empty() {
-        let evidence = "not probed: no message of a source says which types there are";
-        findings.push(Finding::warning("route", evidence).fix("name a type with --type"));
+        let evidence = "not looked at: no message of a source says which types there are";
+        findings.push(Finding::warning(what, evidence).fix("name a type with --type"));
     }
     let mut keys = BTreeSet::new();
     for kind in kinds {
@@ -123,8 +131,8 @@ async fn keys(
                 keys.insert(key.into_owned());
             }
             Err(error) => {
-                let evidence = format!("not probed for type '{kind}': {}", error.chain());
-                findings.push(Finding::warning("route", evidence));
+                let evidence = format!("not looked at for type '{kind}': {}", error.chain());
+                findings.push(Finding::warning(what, evidence));
             }
         }
     }

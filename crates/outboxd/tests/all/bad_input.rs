@@ -24,7 +24,10 @@ fn an_unknown_scheme() {
         error,
         "outboxd.toml:3:8: connections.shop = \"oracle://shop\": the scheme 'oracle' is unknown"
     );
-    assert_eq!(help, "known are sqlite:, postgres:, postgresql:, mysql:, mariadb:, amqp:, amqps:");
+    assert_eq!(
+        help,
+        "known are sqlite:, postgres:, postgresql:, mysql:, mariadb:, amqp:, amqps:, kafka:, kafka+ssl:"
+    );
 }
 
 #[test]

@@ -344,3 +344,45 @@ async fn an_exchange_is_looked_at_and_a_probe_tells_whether_it_leads_anywhere() 
     assert_eq!((code, found.len()), (5, 2), "{found:#?}");
     assert!(!format!("{found:?}").contains("canary"));
 }
+
+fn to_kafka(url: &str, topic: &str) -> String {
+    format!(
+        "[connections]\nshop = \"sqlite:shop.db\"\nkafka = \"{url}\"\n[sources.orders]\non = \"shop\"\n\
+         [sinks.events]\non = \"kafka\"\ntopic = \"{topic}\"\ntimeout = \"5s\"\n\
+         [pipes.relay]\nfrom = \"orders\"\nto = \"events\"\n"
+    )
+}
+
+#[cfg(not(feature = "kafka"))]
+#[test]
+fn without_kafka_a_topic_cannot_be_looked_at() {
+    let program = Program::migrated(&to_kafka("kafka://localhost:1", "orders"));
+    let (code, found) = findings(&program, &["--sink", "events"]);
+    assert_eq!(code, 5);
+    assert_eq!(the(&found, "connection")["fix"], "build it with --features kafka", "{found:#?}");
+}
+
+#[cfg(feature = "kafka")]
+#[tokio::test(flavor = "multi_thread")]
+async fn a_topic_that_is_missing_is_told_with_the_way_to_make_it() {
+    let Some(kafka) = testbed::kafka().await else { return };
+    let topic = kafka.topic(1).await.unwrap();
+    let program = Program::migrated(&to_kafka(&kafka.url(), &topic));
+    let (code, found) = findings(&program, &["--sink", "events"]);
+    assert_eq!(code, 0, "{found:#?}");
+    assert_eq!(the(&found, "topic")["level"], "ok");
+    let program = Program::migrated(&to_kafka(&kafka.url(), "missing.{type}"));
+    program.send("a");
+    for (args, name) in [
+        (&["--sink", "events"][..], "missing.order.created"),
+        (&["--sink", "events", "--type", "x"], "missing.x"),
+    ] {
+        let (code, found) = findings(&program, args);
+        assert_eq!(code, 5, "{found:#?}");
+        let fix = the(&found, "topic")["fix"].as_str().unwrap();
+        assert!(fix.ends_with(&format!("--create --topic '{name}'")), "{fix}");
+    }
+    let program = Program::migrated(&to_kafka("kafka://127.0.0.1:1", "orders"));
+    let (code, found) = findings(&program, &["--sink", "events"]);
+    assert_eq!((code, found.len()), (5, 1), "{found:#?}");
+}

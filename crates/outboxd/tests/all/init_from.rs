@@ -1,5 +1,11 @@
 //! `init --from`: the mapping that is proposed for a table that is there.
 
+use serde_json::{Value, json};
+use testbed::Database;
+
+use crate::doctor::{TICKETFLOW, run_sql};
+use crate::program::{Program, Ran};
+
 pub const PRISMA: &str = r#"
 CREATE TYPE "OutboxStatus" AS ENUM ('PENDING', 'PROCESSED', 'FAILED');
 CREATE TABLE "Outbox" (
@@ -52,3 +58,229 @@ CREATE TABLE "OutboxMessage" (
     CONSTRAINT "PK_OutboxMessage" PRIMARY KEY ("SequenceNumber"));
 CREATE INDEX "IX_OutboxMessage_EnqueueTime" ON "OutboxMessage" ("EnqueueTime");
 CREATE UNIQUE INDEX "IX_OutboxMessage_OutboxId_SequenceNumber" ON "OutboxMessage" ("OutboxId", "SequenceNumber");"#;
+
+/// Looks at the database, and gives what was said, the source as it is understood, and the program.
+async fn init(database: &Database) -> (Ran, Value, Program) {
+    let program = Program::new();
+    let ran = program.run(&["init", "--from", database.url()]);
+    assert_eq!(ran.code, 0, "{ran:#?}");
+    program.ok(&["validate"]);
+    // Everything that the mapping says is there, and of the right type.
+    let doctor = program.run(&["doctor", "--source", "outbox"]);
+    assert_eq!(doctor.code, 0, "{}\n{doctor:#?}", program.read("outboxd.toml"));
+    let source = program.json(&["config", "show"])["sources"]["outbox"].clone();
+    (ran, source, program)
+}
+
+/// What is expected of a source, and nothing about the rest.
+fn has(source: &Value, expected: Value) {
+    for (key, value) in expected.as_object().unwrap() {
+        assert_eq!(&source[key], value, "{key} of {source:#}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a3_ticketflow_is_known_and_runs_as_it_was_written() {
+    let Some(postgres) = testbed::postgres().await else { return };
+    let database = postgres.database().await.unwrap();
+    run_sql(&database, TICKETFLOW).await;
+    run_sql(
+        &database,
+        "create table users (id uuid primary key, name text, data jsonb, created_at timestamptz)",
+    )
+    .await;
+    let (ran, source, program) = init(&database).await;
+    assert!(
+        ran.stderr.contains("mapped table 'OutboxMessages', the layout of preset 'ticketflow'"),
+        "{ran:#?}"
+    );
+    assert!(program.read("outboxd.toml").contains("preset = \"ticketflow\""));
+    has(&source, json!({ "pending": "DispatchedAt IS NULL AND Attempts < 5", "payload": "PayloadJson" }));
+    run_sql(
+        &database,
+        r#"insert into "OutboxMessages" values (gen_random_uuid(), 'ticket.created', '{"a":1}', null, now(), null, 0, null)"#,
+    )
+    .await;
+    let sent = program.ok(&["run", "--once"]);
+    assert!(sent.contains("ticket.created"), "{sent}");
+    assert_eq!(program.ok(&["run", "--once"]), "", "it is marked");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn b3_the_outbox_of_prisma_is_known() {
+    let Some(postgres) = testbed::postgres().await else { return };
+    let database = postgres.database().await.unwrap();
+    run_sql(&database, PRISMA).await;
+    let (ran, source, _) = init(&database).await;
+    assert!(ran.stderr.contains("preset 'prisma'"), "{ran:#?}");
+    has(
+        &source,
+        json!({ "table": "Outbox", "type": "topic", "pending": "status = 'PENDING' AND retries < 5" }),
+    );
+}
+
+/// Not a preset's names, and the same mapping all the same.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_enum_tells_its_own_words() {
+    let Some(postgres) = testbed::postgres().await else { return };
+    let database = postgres.database().await.unwrap();
+    let sql = PRISMA
+        .replace("\"topic\"", "\"aggregateId\" TEXT NOT NULL, \"eventType\"")
+        .replace("\"Outbox\"", "\"EventOutbox\"");
+    run_sql(&database, &sql).await;
+    let (ran, source, program) = init(&database).await;
+    has(
+        &source,
+        json!({
+            "table": "EventOutbox", "id": "id", "type": "eventType", "key": "aggregateId", "payload": "payload",
+            "occurred_at": "createdAt", "pending": "status = 'PENDING' AND retries < 5",
+            "done": "status = 'PROCESSED', processedAt = now", "dead": "status = 'FAILED'", "attempts": "retries",
+        }),
+    );
+    assert!(ran.stderr.contains("not sure: attempts: the table does not say how often"), "{ran:#?}");
+    assert!(program.read("outboxd.toml").contains("# - attempts: the table does not say how often"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn c2_ecommerce_is_mapped_by_its_names() {
+    let Some(postgres) = testbed::postgres().await else { return };
+    let database = postgres.database().await.unwrap();
+    run_sql(&database, ECOMMERCE).await;
+    let (ran, source, program) = init(&database).await;
+    has(
+        &source,
+        json!({
+            "table": "OutboxEvents", "id": "Id", "type": "EventType", "payload": "EventData", "occurred_at": "CreatedAt",
+            "pending": "IsProcessed = false AND RetryCount < 5", "done": "IsProcessed = true, ProcessedAt = now",
+            "attempts": "RetryCount", "stamp": "ProcessingStartedAt",
+            "header_columns": { "x-saga-id": "SagaId", "x-saga-step": "SagaStep" },
+        }),
+    );
+    for words in
+        ["key: no column says", "attempts: the table does not say", "stamp: 'ProcessingStartedAt' is taken"]
+    {
+        assert!(ran.stderr.contains(&format!("not sure: {words}")), "{ran:#?}");
+    }
+    run_sql(
+        &database,
+        r#"insert into "OutboxEvents" values (gen_random_uuid(), 'OrderCreated', '{"a":1}', now())"#,
+    )
+    .await;
+    assert!(program.ok(&["run", "--once"]).contains("OrderCreated"));
+    assert_eq!(program.ok(&["run", "--once"]), "", "it is marked");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn c5_partitions_are_one_source() {
+    let Some(postgres) = testbed::postgres().await else { return };
+    let database = postgres.database().await.unwrap();
+    for number in 0..3 {
+        run_sql(&database, &ECOMMERCE.replace("OutboxEvents", &format!("OutboxEvents_Partition_{number}")))
+            .await;
+    }
+    let (_, source, _) = init(&database).await;
+    has(&source, json!({ "table": "OutboxEvents_Partition_*", "id": "Id" }));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_layouts_of_debezium_cap_and_masstransit_are_known() {
+    let Some(postgres) = testbed::postgres().await else { return };
+    for (sql, preset, expected, words) in [
+        (
+            DEBEZIUM,
+            "debezium",
+            json!({ "key": "aggregateid", "done": "delete" }),
+            "no column says in which order",
+        ),
+        (
+            CAP,
+            "cap",
+            json!({ "schema": "cap", "table": "published", "attempts": "Retries" }),
+            "CAP sends by itself",
+        ),
+        (
+            MASSTRANSIT,
+            "masstransit",
+            json!({ "id": "MessageId", "order_by": ["SequenceNumber"] }),
+            "DisableDeliveryService",
+        ),
+    ] {
+        let database = postgres.database().await.unwrap();
+        run_sql(&database, sql).await;
+        let (ran, source, _) = init(&database).await;
+        assert!(ran.stderr.contains(&format!("preset '{preset}'")), "{ran:#?}");
+        assert!(ran.stderr.contains(words), "{ran:#?}");
+        has(&source, expected);
+    }
+}
+
+/// A schema that is not searched is named, and so are the other tables that could have been meant.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_table_in_a_schema_of_its_own_is_found_and_the_others_are_named() {
+    let Some(postgres) = testbed::postgres().await else { return };
+    let database = postgres.database().await.unwrap();
+    run_sql(
+        &database,
+        "create schema billing;
+         create table billing.outbox_messages (message_id bigserial primary key, topic text, body bytea not null,
+             state text not null default 'new', last_error text, created_at timestamp not null);
+         create table events (id uuid primary key, event_type text, data jsonb, published_at timestamptz, created_at timestamptz)",
+    )
+    .await;
+    let (ran, source, _) = init(&database).await;
+    has(
+        &source,
+        json!({
+            "schema": "billing", "table": "outbox_messages", "id": "message_id", "type": "topic", "payload": "body",
+            "content_type": "'application/octet-stream'", "pending": "state = 'new'", "error": "last_error",
+        }),
+    );
+    assert!(ran.stderr.contains("not sure: other tables look like an outbox too: events"), "{ran:#?}");
+    assert!(ran.stderr.contains("which values 'state' takes is a guess; found: new"), "{ran:#?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_password_is_not_written_and_nothing_is_overwritten() {
+    let Some(postgres) = testbed::postgres().await else { return };
+    let database = postgres.database().await.unwrap();
+    run_sql(&database, PRISMA).await;
+    let program = Program::new();
+    let url = database.url().replacen("postgres@", "postgres:canary@", 1);
+    let ran = program.run(&["init", "--from", &url]);
+    assert_eq!(ran.code, 0, "{ran:#?}");
+    assert!(ran.stderr.contains("the password was not written: set DATABASE_PASSWORD"), "{ran:#?}");
+    let text = program.read("outboxd.toml");
+    assert!(text.contains("postgres:${DATABASE_PASSWORD:-}@") && !text.contains("canary"), "{text}");
+    program.ok(&["validate"]);
+    let again = program.run(&["init", "--from", &url]);
+    assert_eq!(again.only_error(1).1, "overwrite it with --force");
+    assert_eq!(program.run(&["init", "--force", "--from", &url]).code, 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn where_nothing_looks_like_an_outbox_one_line_says_so() {
+    let Some(postgres) = testbed::postgres().await else { return };
+    let database = postgres.database().await.unwrap();
+    run_sql(&database, "create table orders (id uuid primary key, type text, data jsonb, status text)").await;
+    let program = Program::new();
+    let ran = program.run(&["init", "--from", database.url()]);
+    assert!(ran.only_error(1).0.starts_with("none of the 1 tables at postgres://"), "{ran:#?}");
+    assert!(!program.path("outboxd.toml").exists());
+}
+
+#[test]
+fn a_database_that_cannot_be_looked_at_is_told_in_one_line() {
+    let program = Program::new();
+    let ran = program.run(&["init", "--from", "postgres://app:canary@127.0.0.1:1/shop"]);
+    let (error, _) = ran.only_error(4);
+    assert!(
+        error.starts_with("cannot look at the database (postgres://app:***@127.0.0.1:1/shop)"),
+        "{error}"
+    );
+    let ran = program.run(&["init", "--from", "mysql://app:canary@localhost/shop"]);
+    let (error, _) = ran.only_error(1);
+    assert!(error.contains("only a PostgreSQL database can be looked at so far"), "{error}");
+    let ran = program.run(&["init", "--from", "shop"]);
+    assert!(ran.only_error(2).0.contains("has no scheme"), "{ran:#?}");
+    assert!(!format!("{ran:?}").contains("canary"));
+}

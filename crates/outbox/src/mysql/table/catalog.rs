@@ -28,6 +28,14 @@ const UNIQUE: &str = "
     group by index_name
     having count(*) = 1 and max(sub_part) is null";
 
+/// Indexes by which rows can be found, with the column they begin with; the best first.
+const INDEXES: &str = "
+    select cast(column_name as char), cast(index_name as char)
+    from information_schema.statistics
+    where table_schema = coalesce(?, database()) and table_name = ?
+      and seq_in_index = 1 and sub_part is null and index_type = 'BTREE'
+    order by index_name <> 'PRIMARY', non_unique, index_name";
+
 /// What keeps a table, and where it is.
 const ENGINE: &str = "
     select cast(coalesce(engine, table_type) as char), cast(table_schema as char)
@@ -66,9 +74,17 @@ pub(super) async fn find(pool: &MySqlPool, mapping: &Arc<Mapping>) -> Result<Vec
             }
         };
         let columns = columns(&mut conn, &name).await?;
+        let index = id_index(&mut conn, &name, &mapping.id).await?;
+        if index.is_none() && columns.iter().any(|column| column.name == mapping.id.as_str()) {
+            misfits.push(format!(
+                "id: table '{name}' has no index that begins with '{}', so one row could not be locked without others; \
+                 create one",
+                mapping.id
+            ));
+        }
         let place = Place::new(&database, name.table.as_str());
         match Layout::check(mapping.clone(), Dialect::MySql, name, columns, processed.clone()) {
-            Ok(layout) => tables.push((Arc::new(layout), place)),
+            Ok(layout) => tables.push((Arc::new(layout.with_id_index(index)), place)),
             Err(found) => misfits
                 .extend(found.into_iter().filter(|misfit| !misfits.contains(misfit)).collect::<Vec<_>>()),
         }
@@ -123,6 +139,12 @@ async fn names(conn: &mut MySqlConnection, tables: &Tables) -> Result<Vec<TableN
         Some(TableName { schema: Some(Name::parse(&text(row, 0)?).ok()?), table })
     };
     Ok(rows.iter().filter_map(name).collect())
+}
+
+async fn id_index(conn: &mut MySqlConnection, table: &TableName, id: &Name) -> Result<Option<Name>> {
+    let rows = ask(conn, INDEXES, table).await?;
+    let found = rows.iter().find(|row| text(row, 0).is_some_and(|column| column == id.as_str()));
+    Ok(found.and_then(|row| Name::parse(&text(row, 1)?).ok()))
 }
 
 async fn columns(conn: &mut MySqlConnection, table: &TableName) -> Result<Vec<Column>> {

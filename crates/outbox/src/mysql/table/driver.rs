@@ -1,5 +1,6 @@
 //! What a mapped table needs, in MariaDB and MySQL.
 
+use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -11,9 +12,10 @@ use sqlx::{AssertSqlSafe, MySql, MySqlConnection, Row};
 use super::holder::{Entered, Holder};
 use crate::error::Result;
 use crate::mysql::error::classify;
-use crate::table::Layout;
-use crate::table::driver::{Driver, Ownership, Stamping};
+use crate::table::driver::{Claiming, Driver, Ownership};
+use crate::table::source::text;
 use crate::table::sql::{Cells, Param, Sql, cell};
+use crate::table::{ClaimBy, Layout};
 
 pub(crate) struct MyDriver {
     pool: MySqlPool,
@@ -83,6 +85,87 @@ async fn fetch(connection: &mut MySqlConnection, sql: &Sql) -> Result<Vec<Cells>
     cells.map_err(|error| classify(error, "reading the table"))
 }
 
+/// So many rows are looked at, for each that is wanted and in all, when others have the first ones.
+const LOOK_FURTHER: usize = 64;
+const LOOK_AT_MOST: usize = 5_000;
+
+/// Locks the next rows.
+///
+/// `ORDER BY … LIMIT … FOR UPDATE SKIP LOCKED` would lock each row that it looks at, in the index by which it comes and
+/// without an index all of them, if only until it has seen that the row is another lane's. Two relays that come by
+/// different indexes end in a deadlock, which sets rows free that are on their way. And whoever comes by at a wrong
+/// moment passes over a row and takes later ones of its key; so it is with the rows of a session that was cut, until
+/// the server has taken everything back. So we look first, without locks, and then lock just what we have seen, by its
+/// id: nothing else is touched, and we know what we did not get.
+async fn lock_next(
+    connection: &mut MySqlConnection,
+    layout: &Layout,
+    claiming: Claiming<'_>,
+) -> Result<Vec<Cells>> {
+    let limit = claiming.limit;
+    let seen = look(connection, layout, &claiming, limit).await?;
+    if seen.is_empty() {
+        return Ok(Vec::new());
+    }
+    let first = fetch(connection, &layout.claim_these(&ids(&seen))).await?;
+    if claiming.owned {
+        return Ok(without_gaps(&seen, first));
+    }
+    if first.len() * 2 >= limit || seen.len() < limit {
+        return Ok(first);
+    }
+    // Others have them: what comes after is as good, where no order is kept.
+    let further = look(connection, layout, &claiming, (limit * LOOK_FURTHER).min(LOOK_AT_MOST)).await?;
+    let further: Vec<_> = further.into_iter().filter(|row| !seen.contains(row)).collect();
+    if further.is_empty() {
+        return Ok(first);
+    }
+    let mut more = fetch(connection, &layout.claim_some_of(&ids(&further), limit - first.len())).await?;
+    let place: HashMap<&str, usize> =
+        further.iter().enumerate().map(|(at, (id, _))| (id.as_str(), at)).collect();
+    more.sort_by_key(|cells| text(cells, cell::ID).and_then(|id| place.get(id.as_str()).copied()));
+    Ok(first.into_iter().chain(more).collect())
+}
+
+/// A row that may be claimed: its id and its key.
+type Seen = (String, Option<String>);
+
+/// The next rows that we do not have, in order.
+async fn look(
+    connection: &mut MySqlConnection,
+    layout: &Layout,
+    claiming: &Claiming<'_>,
+    count: usize,
+) -> Result<Vec<Seen>> {
+    let Claiming { lane, except, open, .. } = claiming;
+    let seen = fetch(connection, &layout.next(count + open.len(), *lane, except)).await?;
+    let seen = seen.iter().filter_map(|cells| Some((text(cells, 0)?, text(cells, 1))));
+    Ok(seen.filter(|(id, _)| !open.contains(id)).take(count).collect())
+}
+
+fn ids(seen: &[Seen]) -> Vec<String> {
+    seen.iter().map(|(id, _)| id.clone()).collect()
+}
+
+/// What was got of the rows that were seen, without those whose key has an earlier one that was not got.
+fn without_gaps(seen: &[Seen], got: Vec<Cells>) -> Vec<Cells> {
+    if got.len() == seen.len() {
+        return got;
+    }
+    let ids: HashSet<String> = got.iter().filter_map(|cells| text(cells, cell::ID)).collect();
+    let (mut keys, mut barred) = (HashSet::new(), HashSet::new());
+    for (id, key) in seen {
+        let Some(key) = key else { continue };
+        if !ids.contains(id) {
+            keys.insert(key);
+        } else if keys.contains(key) {
+            barred.insert(id.as_str());
+        }
+    }
+    let is_free = |cells: &Cells| text(cells, cell::ID).is_some_and(|id| !barred.contains(id.as_str()));
+    got.into_iter().filter(is_free).collect()
+}
+
 #[async_trait]
 impl Driver for MyDriver {
     type Tx = Tx;
@@ -119,18 +202,16 @@ impl Driver for MyDriver {
         let _ = tx.end("rollback").await;
     }
 
-    /// Locks, stamps and reads the stamp, in one transaction. `UPDATE … ORDER BY … LIMIT` would be one statement, but
-    /// it does not say which rows it has changed: only a value of our own in them could, and a time is none, for two
-    /// relays may stamp at the same one.
-    async fn stamp(&self, tx: &mut Tx, layout: &Layout, stamping: Stamping<'_>) -> Result<Vec<Cells>> {
-        let Stamping { limit, lane, except, column } = stamping;
-        let mut rows = fetch(&mut tx.connection, &layout.claim(limit, lane, except)).await?;
-        let id =
-            |cells: &Cells| cells[cell::ID].as_deref().map(|id| String::from_utf8_lossy(id).into_owned());
-        let ids: Vec<String> = rows.iter().filter_map(id).collect();
-        if ids.is_empty() {
-            return Ok(rows);
-        }
+    /// By stamp it locks, stamps and reads the stamp, in one transaction. `UPDATE … ORDER BY … LIMIT` would be one
+    /// statement, but it does not say which rows it has changed: only a value of our own in them could, and a time is
+    /// none, for two relays may stamp at the same one.
+    async fn claim(&self, tx: &mut Tx, layout: &Layout, claiming: Claiming<'_>) -> Result<Vec<Cells>> {
+        let mut rows = lock_next(&mut tx.connection, layout, claiming).await?;
+        let ids: Vec<String> = rows.iter().filter_map(|cells| text(cells, cell::ID)).collect();
+        let column = match &layout.mapping.claim {
+            ClaimBy::Stamp { column, .. } if !ids.is_empty() => column,
+            _ => return Ok(rows),
+        };
         self.execute(tx, &layout.put_stamp(&ids, column)).await?;
         // As the column keeps it, which may be to the second.
         let stamped = fetch(&mut tx.connection, &layout.lock_again(&ids[..1])).await?;
@@ -157,5 +238,26 @@ impl Driver for MyDriver {
         if let Some(holder) = &self.holder {
             holder.disown(shard).await;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_comes_before_an_earlier_one_of_its_key() {
+        let seen = [("1", "a"), ("2", "b"), ("3", "a"), ("4", ""), ("5", "b"), ("6", "a")]
+            .map(|(id, key)| (id.to_owned(), Some(key.to_owned()).filter(|key| !key.is_empty())));
+        let came = |ids: &[&str]| {
+            let got = ids.iter().map(|id| vec![Some(id.as_bytes().to_vec())]).collect();
+            let left = without_gaps(&seen, got);
+            left.iter().filter_map(|cells| text(cells, cell::ID)).collect::<Vec<_>>().join(" ")
+        };
+        assert_eq!(came(&["1", "2", "3", "4", "5", "6"]), "1 2 3 4 5 6");
+        assert_eq!(came(&["2", "3", "4", "5", "6"]), "2 4 5");
+        assert_eq!(came(&["1", "2", "4", "5", "6"]), "1 2 4 5");
+        assert_eq!(came(&["1", "2", "3", "5", "6"]), "1 2 3 5 6", "what has no key holds nobody");
+        assert_eq!(came(&[]), "");
     }
 }

@@ -29,8 +29,8 @@ use lock::Place;
 ///
 /// Times are UTC: a `DATETIME` that the application fills with its local time is off by that zone.
 ///
-/// Claims by lock want an index with the columns of the pending condition and then those of the order. Without one
-/// they are safe, but the server locks every pending row for one claim, so that a second gets nothing meanwhile.
+/// The id needs an index, for rows are locked by it. One with the columns of the pending condition and then those
+/// of the order keeps a claim fast when the table is large.
 #[derive(Clone)]
 pub struct Table {
     options: MySqlConnectOptions,

@@ -11,9 +11,9 @@ use sqlx::{AssertSqlSafe, Postgres, Row, Transaction, ValueRef};
 use super::holder::Holder;
 use crate::error::{Error, ErrorKind, Result};
 use crate::postgres::error;
-use crate::table::Layout;
-use crate::table::driver::{Driver, Ownership, Stamping};
+use crate::table::driver::{Claiming, Driver, Ownership};
 use crate::table::sql::{Cells, Param, Sql};
+use crate::table::{ClaimBy, Layout};
 
 /// Turns a driver's error into ours. What is missing is missing in somebody's table, not in ours.
 pub(super) fn classify(error: sqlx::Error, doing: impl Display) -> Error {
@@ -111,9 +111,13 @@ impl Driver for PgDriver {
         let _ = tx.rollback().await;
     }
 
-    async fn stamp(&self, tx: &mut Self::Tx, layout: &Layout, stamping: Stamping<'_>) -> Result<Vec<Cells>> {
-        let Stamping { limit, lane, except, column } = stamping;
-        self.fetch(tx, &layout.claim_by_stamp(limit, lane, except, column)).await
+    async fn claim(&self, tx: &mut Self::Tx, layout: &Layout, claiming: Claiming<'_>) -> Result<Vec<Cells>> {
+        let Claiming { limit, lane, except, .. } = claiming;
+        let sql = match &layout.mapping.claim {
+            ClaimBy::Lock => layout.claim(limit, lane, except),
+            ClaimBy::Stamp { column, .. } => layout.claim_by_stamp(limit, lane, except, column),
+        };
+        self.fetch(tx, &sql).await
     }
 
     async fn own(&self, shard: u32, idle: bool) -> Result<Ownership> {

@@ -1,6 +1,7 @@
 //! A table that exists already, in PostgreSQL.
 
 mod catalog;
+mod discover;
 mod driver;
 mod examine;
 mod holder;

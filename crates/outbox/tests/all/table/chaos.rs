@@ -8,16 +8,26 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use outbox::policy::{Backoff, Order};
-use outbox::postgres::Table;
-use outbox::table::{Draft, Reading};
-use outbox::{Cause, Message, Outcome, Pipe, Policy, Sink, code};
+use outbox::table::Reading;
+use outbox::{Cause, Message, Outcome, Pipe, Policy, Sink, Source, code};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
-use sqlx::{AssertSqlSafe, PgPool, Row};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use super::fixture::{Tables, draft, insert, stamped, text};
+/// A table in some database, and what is done to it.
+#[async_trait]
+pub(crate) trait Ground: Send + Sync + 'static {
+    fn sources(&self, reading: &Reading) -> Vec<Arc<dyn Source>>;
+
+    /// Writes one message, as an application would, in a transaction of its own.
+    async fn write_one(&self, message: &Message);
+
+    async fn pending(&self) -> i64;
+
+    /// Ends one session of a relay, be it that of a claim or that of the locks.
+    async fn cut_a_session(&self);
+}
 
 /// Keeps what it took, and fails by the dice.
 struct Moody {
@@ -63,13 +73,13 @@ impl Sink for Moody {
 }
 
 fn relay(
-    table: &Table,
+    ground: &impl Ground,
     sink: &Arc<Moody>,
     reading: &Reading,
     stop: &CancellationToken,
 ) -> JoinSet<outbox::Result<()>> {
     let mut pipes = JoinSet::new();
-    for source in table.sources(reading) {
+    for source in ground.sources(reading) {
         let brief =
             |first, most| Backoff { first: Duration::from_millis(first), most: Duration::from_millis(most) };
         let policy = Policy {
@@ -86,21 +96,14 @@ fn relay(
     pipes
 }
 
-/// Writes `count` messages, number by number of each key, in transactions that end late.
-async fn produce(pool: PgPool, table: String, keys: std::ops::Range<u32>, count: u32) {
+/// Writes `count` messages, number by number of each key.
+async fn produce(ground: Arc<impl Ground>, keys: std::ops::Range<u32>, count: u32) {
     for number in 0..count {
         for key in keys.clone() {
-            let mut tx = pool.begin().await.unwrap();
             let message = Message::new("chaos.tested", number.to_string()).key(format!("k{key}"));
-            insert(&mut tx, &table, &message).await;
-            tx.commit().await.unwrap();
+            ground.write_one(&message).await;
         }
     }
-}
-
-async fn pending(pool: &PgPool) -> i64 {
-    let sql = r#"select count(*) from "Outbox_c" where "SentAt" is null"#;
-    sqlx::query(AssertSqlSafe(sql)).fetch_one(pool).await.unwrap().get(0)
 }
 
 /// Each key's numbers, as they came for the first time, must count up.
@@ -117,26 +120,27 @@ fn check_order(taken: &[(String, u32)], keys: u32, count: u32) {
     assert!(next.values().all(|next| *next == count), "{next:?}");
 }
 
-async fn live(
+/// Lets three relays live through it; gives how many messages came, and how many there were.
+pub(crate) async fn live(
     seed: u64,
-    mapping: impl Fn(&str) -> Draft,
+    ground: Option<impl Ground>,
     reading: Reading,
     kill: bool,
 ) -> Option<(usize, usize)> {
-    let tables = Tables::new(mapping).await?;
+    let ground = Arc::new(ground?);
     let (keys, count) = (8, 60);
     let mut dice = StdRng::seed_from_u64(seed);
     let sink = Moody::new(seed);
     let mut producers = JoinSet::new();
     for half in 0..2 {
         let range = half * keys / 2..(half + 1) * keys / 2;
-        producers.spawn(produce(tables.pool.clone(), "Outbox_c".to_owned(), range, count));
+        producers.spawn(produce(ground.clone(), range, count));
     }
     let mut relays = Vec::new();
     for number in 0..3 {
         let reading = Reading { owner: format!("relay-{number}"), ..reading.clone() };
         let stop = CancellationToken::new();
-        relays.push((relay(&tables.tables[0], &sink, &reading, &stop), stop, reading));
+        relays.push((relay(&*ground, &sink, &reading, &stop), stop, reading));
     }
     let begun = std::time::Instant::now();
     while !producers.is_empty() || (kill && begun.elapsed() < Duration::from_secs(5)) {
@@ -148,11 +152,7 @@ async fn live(
             continue;
         }
         if dice.random_bool(0.6) {
-            // One session, be it that of a claim or that of the locks.
-            let sql = "select pg_terminate_backend(pid) from pg_stat_activity
-                       where application_name like 'outboxd%' and datname = current_database()
-                       order by random() limit 1";
-            sqlx::query(sql).execute(&tables.pool).await.unwrap();
+            ground.cut_a_session().await;
         } else {
             let at = dice.random_range(0..relays.len());
             let (pipes, stop, reading) = &mut relays[at];
@@ -161,12 +161,12 @@ async fn live(
                 ended.unwrap().expect("a pipe ends well");
             }
             *stop = CancellationToken::new();
-            *pipes = relay(&tables.tables[0], &sink, reading, stop);
+            *pipes = relay(&*ground, &sink, reading, stop);
         }
     }
     sink.calm.store(true, Ordering::Relaxed);
     let patience = tokio::time::timeout(Duration::from_secs(60), async {
-        while pending(&tables.pool).await > 0 {
+        while ground.pending().await > 0 {
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
     });
@@ -188,47 +188,9 @@ async fn live(
     Some((sink.count(), once.len()))
 }
 
-fn seed() -> u64 {
+pub(crate) fn seed() -> u64 {
     let seed =
         std::env::var("OUTBOX_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or_else(rand::random);
     eprintln!("OUTBOX_SEED={seed}");
     seed
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn c4_order_by_key_holds_through_cut_sessions_by_lock() {
-    live(seed(), draft, Reading::default(), true).await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn c4_order_by_key_holds_through_cut_sessions_by_stamp() {
-    let short = |name: &str| Draft { stamp_timeout: Some(Duration::from_secs(2)), ..stamped(name) };
-    live(seed(), short, Reading::default(), true).await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn c5_order_by_key_holds_in_lanes_that_change_hands() {
-    live(seed(), draft, Reading { lanes: 4, ..Reading::default() }, true).await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn c4_order_by_key_holds_where_the_table_keeps_the_delay() {
-    let due = |name: &str| Draft { due: text("ClaimedAt"), ..draft(name) };
-    live(seed(), due, Reading::default(), true).await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn relays_share_a_table_without_order_and_without_a_double() {
-    for mapping in [draft, stamped] {
-        let reading = Reading { ordered: false, holds: false, ..Reading::default() };
-        let Some((came, messages)) = live(seed(), mapping, reading, false).await else { return };
-        assert_eq!(came, messages, "nobody took anything twice");
-    }
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn c5_lanes_are_shared_without_a_double() {
-    let reading = Reading { lanes: 8, ..Reading::default() };
-    let Some((came, messages)) = live(seed(), draft, reading, false).await else { return };
-    assert_eq!(came, messages, "nobody took anything twice");
 }

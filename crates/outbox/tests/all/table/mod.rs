@@ -1,6 +1,5 @@
 //! Tables that somebody else made: the suite on each database and each way to claim, and what only they promise.
 
-#[cfg(feature = "postgres")]
 mod chaos;
 #[cfg(feature = "postgres")]
 mod fixture;
@@ -9,4 +8,7 @@ mod mysql;
 #[cfg(feature = "postgres")]
 mod postgres;
 #[cfg(feature = "postgres")]
+mod postgres_life;
+#[cfg(feature = "postgres")]
 mod promises;
+mod takeover;

@@ -75,6 +75,7 @@ pub(crate) async fn database() -> Option<(Database, MySqlPool)> {
 
 /// A database with the tables in it.
 pub(crate) struct Tables {
+    pub(crate) database: Database,
     pub(crate) pool: MySqlPool,
     pub(crate) tables: Vec<Table>,
 }
@@ -87,7 +88,7 @@ impl Tables {
             sqlx::raw_sql(AssertSqlSafe(DDL.replace("NAME", cursor))).execute(&pool).await.expect("made");
             tables.push(Table::connect(database.url(), checked(&draft(cursor))).await.expect("it fits"));
         }
-        Some(Self { pool, tables })
+        Some(Self { database, pool, tables })
     }
 
     async fn write(&self, messages: &[Message], commit: bool) {

@@ -1,6 +1,8 @@
 //! MariaDB, for it and for MySQL.
 
 mod fixture;
+mod life;
+mod promises;
 
 use fixture::{Tables, draft, stamped};
 

@@ -1,0 +1,79 @@
+//! Relays that share a mapped table of MariaDB through a hard life.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use outbox::table::{Draft, Reading};
+use outbox::{Message, Source};
+use sqlx::AssertSqlSafe;
+
+use super::super::chaos::{Ground, live, seed};
+use super::fixture::{Tables, draft, insert, stamped, text};
+
+#[async_trait]
+impl Ground for Tables {
+    fn sources(&self, reading: &Reading) -> Vec<Arc<dyn Source>> {
+        self.tables[0].sources(reading)
+    }
+
+    async fn write_one(&self, message: &Message) {
+        let mut tx = self.pool.begin().await.unwrap();
+        insert(&mut tx, "Outbox_c", message).await;
+        tx.commit().await.unwrap();
+    }
+
+    async fn pending(&self) -> i64 {
+        let sql = "select count(*) from `Outbox_c` where `SentAt` is null";
+        sqlx::query_scalar(sql).fetch_one(&self.pool).await.unwrap()
+    }
+
+    async fn cut_a_session(&self) {
+        let sql = "select cast(id as signed) from information_schema.processlist
+                   where db = database() and id <> connection_id() order by rand() limit 1";
+        if let Some(id) = sqlx::query_scalar::<_, i64>(sql).fetch_optional(&self.pool).await.unwrap() {
+            // One that has just ended by itself is no matter.
+            let _ = sqlx::raw_sql(AssertSqlSafe(format!("kill {id}"))).execute(&self.pool).await;
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn c4_order_by_key_holds_through_cut_sessions_by_lock() {
+    live(seed(), Tables::new(draft).await, Reading::default(), true).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn c4_order_by_key_holds_through_cut_sessions_by_stamp() {
+    let short = |name: &str| Draft { stamp_timeout: Some(Duration::from_secs(2)), ..stamped(name) };
+    live(seed(), Tables::new(short).await, Reading::default(), true).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn c5_order_by_key_holds_in_lanes_that_change_hands() {
+    live(seed(), Tables::new(draft).await, Reading { lanes: 4, ..Reading::default() }, true).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn c4_order_by_key_holds_where_the_table_keeps_the_delay() {
+    let due = |name: &str| Draft { due: text("ClaimedAt"), ..draft(name) };
+    live(seed(), Tables::new(due).await, Reading::default(), true).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn relays_share_a_table_without_order_and_without_a_double() {
+    for mapping in [draft, stamped] {
+        let reading = Reading { ordered: false, holds: false, ..Reading::default() };
+        let Some((came, messages)) = live(seed(), Tables::new(mapping).await, reading, false).await else {
+            return;
+        };
+        assert_eq!(came, messages, "nobody took anything twice");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn c5_lanes_are_shared_without_a_double() {
+    let reading = Reading { lanes: 8, ..Reading::default() };
+    let Some((came, messages)) = live(seed(), Tables::new(draft).await, reading, false).await else { return };
+    assert_eq!(came, messages, "nobody took anything twice");
+}
