@@ -142,6 +142,10 @@ impl<D: Driver> TableSource<D> {
 
     async fn write_held(&self, mut tx: D::Tx, changes: &Changes) -> Result<()> {
         self.apply(&mut tx, changes, None).await?;
+        self.commit(tx).await
+    }
+
+    async fn commit(&self, tx: D::Tx) -> Result<()> {
         failpoint::pass("settle_before_commit");
         self.driver.commit(tx).await?;
         failpoint::pass("settle_after_commit");
@@ -159,7 +163,7 @@ impl<D: Driver> TableSource<D> {
         match self.look_again(&mut tx, claim, verdicts).await? {
             Found::Untouched => {
                 self.apply(&mut tx, changes, claim.stamp.as_deref()).await?;
-                self.driver.commit(tx).await
+                self.commit(tx).await
             }
             Found::Settled => {
                 self.driver.roll_back(tx).await;

@@ -48,9 +48,11 @@ async fn nothing_is_lost_when_relays_are_killed_at_random() {
     arrived.extend(audit.drain().await);
     ledger.assert_arrived(arrived.iter().map(|one| one.id.as_str()), &kills, WINDOW);
     assert_eq!(shop.count(r#""RetryCount" > 0"#).await, 0, "a kill costs no attempt");
-    for (order, mut steps) in histories(&arrived) {
-        steps.dedup();
-        assert!(steps.is_sorted(), "{order}: {steps:?}");
+    for (order, steps) in histories(&arrived) {
+        // A relay that is killed may repeat what it had in flight; nothing comes before all that is earlier.
+        let mut seen = HashSet::new();
+        let first: Vec<u64> = steps.into_iter().filter(|step| seen.insert(*step)).collect();
+        assert!(first.is_sorted(), "{order}: {first:?}");
     }
 }
 
