@@ -4,7 +4,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use sqlx::postgres::PgConnectOptions;
-use sqlx::{Connection, PgConnection};
+use sqlx::{Connection, PgConnection, Row};
 
 use super::error::classify;
 use crate::error::{Error, ErrorKind, Result};
@@ -38,4 +38,36 @@ pub(super) async fn connection(options: &PgConnectOptions) -> Result<PgConnectio
 pub(super) async fn try_once(options: &PgConnectOptions) -> Result<()> {
     let connection = connection(options).await?;
     connection.close().await.map_err(|error| classify(error, "closing a connection to PostgreSQL"))
+}
+
+/// Whether a statement may find itself in another session than the one before.
+///
+/// While another connection is inside of a transaction, a pooler cannot give us the session that it uses: so either
+/// that connection is now where we were, or we are elsewhere. Between real sessions neither can happen.
+pub(super) async fn is_pooled(options: &PgConnectOptions, conn: &mut PgConnection) -> Result<bool> {
+    let failed = |error| classify(error, "looking for a pooler");
+    let mut others = Vec::new();
+    let mut pooled = false;
+    // With other clients about, the next free session may not be ours; so several are taken.
+    for _ in 0..3 {
+        let before = pid(conn).await.map_err(failed)?;
+        let mut other = connection(options).await?;
+        sqlx::raw_sql("begin read only").execute(&mut other).await.map_err(failed)?;
+        let there = pid(&mut other).await.map_err(failed)?;
+        others.push(other);
+        pooled |= there == before || pid(conn).await.map_err(failed)? != before;
+        if pooled {
+            break;
+        }
+    }
+    for mut other in others {
+        let _ = sqlx::raw_sql("rollback").execute(&mut other).await;
+        let _ = other.close().await;
+    }
+    Ok(pooled)
+}
+
+/// The number of the session that a connection is in.
+pub(super) async fn pid(conn: &mut PgConnection) -> sqlx::Result<i32> {
+    Ok(sqlx::query("select pg_backend_pid()").persistent(false).fetch_one(conn).await?.get(0))
 }

@@ -15,6 +15,7 @@ mod first_steps;
 mod init_from;
 mod kafka;
 mod kills;
+mod mapped;
 mod mysql;
 mod program;
 mod repair;

@@ -70,7 +70,7 @@ impl Table {
             || mapping.lock.is_some()
             || (reading.ordered && mapping.key.is_some())
         {
-            match is_pooled(&options, &mut conn).await {
+            match connect::is_pooled(&options, &mut conn).await {
                 Ok(pooled) => findings.push(session(pooled)),
                 Err(error) => findings.push(Finding::error("session", &error)),
             }
@@ -343,37 +343,6 @@ async fn plan(conn: &mut PgConnection, sql: &crate::table::sql::Sql) -> sqlx::Re
     let text = text.as_bytes().map_err(sqlx::Error::Decode)?;
     let plan: Json = serde_json::from_slice(text).map_err(|error| sqlx::Error::Decode(error.into()))?;
     Ok(Reads::of(&plan))
-}
-
-/// Whether a statement may find itself in another session than the one before.
-///
-/// While another connection is inside of a transaction, a pooler cannot give us the session that it uses: so either
-/// that connection is now where we were, or we are elsewhere. Between real sessions neither can happen.
-async fn is_pooled(options: &sqlx::postgres::PgConnectOptions, conn: &mut PgConnection) -> Result<bool> {
-    let failed = |error| driver::classify(error, "looking for a pooler");
-    let mut others = Vec::new();
-    let mut pooled = false;
-    // With other clients about, the next free session may not be ours; so several are taken.
-    for _ in 0..3 {
-        let before = pid(conn).await.map_err(failed)?;
-        let mut other = connect::connection(options).await?;
-        sqlx::raw_sql("begin read only").execute(&mut other).await.map_err(failed)?;
-        let there = pid(&mut other).await.map_err(failed)?;
-        others.push(other);
-        pooled |= there == before || pid(conn).await.map_err(failed)? != before;
-        if pooled {
-            break;
-        }
-    }
-    for mut other in others {
-        let _ = sqlx::raw_sql("rollback").execute(&mut other).await;
-        let _ = other.close().await;
-    }
-    Ok(pooled)
-}
-
-async fn pid(conn: &mut PgConnection) -> sqlx::Result<i32> {
-    Ok(sqlx::query("select pg_backend_pid()").persistent(false).fetch_one(conn).await?.get(0))
 }
 
 fn session(pooled: bool) -> Finding {

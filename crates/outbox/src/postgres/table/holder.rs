@@ -173,28 +173,15 @@ impl Holder {
         let failed = |error| classify(error, "preparing the session that holds the locks");
         // Refused for sockets of the file system, which need no keepalive.
         let _ = conn.execute(KEEPALIVE).await;
-        let pid: i32 = sqlx::query("select pg_backend_pid()")
-            .persistent(false)
-            .fetch_one(&mut conn)
-            .await
-            .map_err(failed)?
-            .get(0);
+        if connect::is_pooled(&self.options, &mut conn).await? {
+            let what = "a pooler gives every transaction another session, and an advisory lock needs one that stays: \
+                        connect to PostgreSQL itself, or set order = \"none\" with one lane, one table and no lock";
+            return Err(Error::new(ErrorKind::Config, what));
+        }
+        let pid = connect::pid(&mut conn).await.map_err(failed)?;
         let allowed = if self.chosen.is_some() { 1 } else { self.places.len() };
         let mut session =
             Session { conn, pid, locks: HashSet::new(), entered: HashSet::new(), allowed, counted: None };
-        let again: i32 = sqlx::query("select pg_backend_pid()")
-            .persistent(false)
-            .fetch_one(&mut session.conn)
-            .await
-            .map_err(failed)?
-            .get(0);
-        if again != pid {
-            let what =
-                "a pooler gives every statement another session, and an advisory lock needs one that stays";
-            return Err(Error::new(ErrorKind::Config, what).while_doing(
-                "connect to PostgreSQL itself, or set order = \"none\" with one lane and no lock",
-            ));
-        }
         if self.chosen.is_none() {
             let oids: HashSet<i32> = self.places.iter().map(|place| place.class()).collect();
             for oid in oids {

@@ -393,3 +393,26 @@ async fn tables_by_pattern_are_each_owned_once() {
     }
     assert_eq!(came, 1);
 }
+
+#[tokio::test]
+async fn a_pooler_that_would_break_the_lock_is_noticed_and_told() {
+    let Some(tables) = Tables::new(draft).await else { return };
+    let Some(server) = testbed::postgres().await else { return };
+    let Some(pooler) = testbed::available(testbed::PgBouncer::start(server).await) else { return };
+    let url = pooler.url(tables.database.name());
+    write(&tables, &[message("1", "k")]).await;
+    let table = Table::connect(&url, checked(&draft("c"))).await.unwrap();
+    let error = source(&table).claim(10).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Config);
+    assert!(
+        error.chain().contains("a pooler") && error.chain().contains("order = \"none\""),
+        "{}",
+        error.chain()
+    );
+    // Without a lock there is nothing that a pooler could break.
+    let shared = table.sources(&Reading { ordered: false, holds: false, ..Reading::default() }).remove(0);
+    let claim = shared.claim(10).await.unwrap();
+    assert_eq!(payloads(&claim.messages), ["1"]);
+    shared.settle(&claim, &[Verdict::Done]).await.unwrap();
+    assert!(shared.claim(10).await.unwrap().messages.is_empty());
+}
