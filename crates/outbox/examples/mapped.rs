@@ -51,6 +51,8 @@ async fn main() -> Result<(), Failed> {
     let part = (count / 25).max(50);
 
     let exchange = sink(&broker)?;
+    // Makes the exchange, and lets everybody warm up.
+    mapped(&pool, &database, &exchange, part).await?;
     let mut rates = Vec::new();
     for round in 1..=3 {
         let slow = worker(&pool, &broker, part).await?;

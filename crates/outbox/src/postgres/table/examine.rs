@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use serde_json::Value as Json;
-use sqlx::{Connection, PgConnection, Row};
+use sqlx::{PgConnection, Row};
 
 use super::index::{Look, Reads, judge};
 use super::{Table, catalog, driver};
