@@ -3,7 +3,9 @@
 //!
 //! `cargo run --release -p outbox --features postgres,rabbitmq --example mapped -- <postgres url> <amqp url> 50000`
 //!
-//! The database must be yours: the tables of ticketflow are made in it and filled, twice.
+//! The database must be yours: the tables of ticketflow are made in it and filled again and again. The first rounds are on
+//! the wire as it is, the next with some latency to both servers; the round trip is measured and printed. Last comes the
+//! worker as it is in the document, which rests for five seconds after every fifty rows.
 #![allow(clippy::print_stdout, reason = "this is what it is for")]
 
 use std::time::{Duration, Instant};
@@ -16,6 +18,7 @@ use outbox::table::{Reading, preset};
 use outbox::{Pipe, Template};
 use sqlx::postgres::PgPool;
 use sqlx::{AssertSqlSafe, Row};
+use testbed::Proxy;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
@@ -46,27 +49,56 @@ async fn main() -> Result<(), Failed> {
         return Err("usage: mapped <postgres url> <amqp url> <messages>".into());
     };
     let count: u32 = count.parse()?;
-    let pool = PgPool::connect(&database).await?;
     // The worker is slow: a part is enough to know its rate.
     let part = (count / 25).max(50);
+    compare(&database, &broker, count, part).await?;
 
-    let exchange = sink(&broker)?;
-    // Makes the exchange, and lets everybody warm up.
-    mapped(&pool, &database, &exchange, part).await?;
-    let mut rates = Vec::new();
-    for round in 1..=3 {
-        let slow = worker(&pool, &broker, part).await?;
-        println!("round {round}: the worker of the document: {slow:>8.0} messages/s");
-        let fast = mapped(&pool, &database, &exchange, count).await?;
-        println!(
-            "round {round}: the mapped table:           {fast:>8.0} messages/s, {:.0} times",
-            fast / slow
-        );
-        rates.push(fast / slow);
-    }
-    rates.sort_by(f64::total_cmp);
-    println!("median: {:.0} times", rates[1]);
+    let (near_database, near_broker) = (proxy(&database, 5432).await?, proxy(&broker, 5672).await?);
+    let (far_database, far_broker) = (near_database.reroute(&database)?, near_broker.reroute(&broker)?);
+    compare(&far_database, &far_broker, count, part / 4).await?;
+
+    let pool = PgPool::connect(&database).await?;
+    let slow = worker(&pool, &broker, 150, Duration::from_secs(5)).await?;
+    println!("the worker with its rests: {slow:.0} messages/s");
     Ok(())
+}
+
+async fn proxy(url: &str, port: u16) -> Result<Proxy, Failed> {
+    let parsed = url::Url::parse(url)?;
+    let proxy = Proxy::to((parsed.host_str().unwrap_or("localhost"), parsed.port().unwrap_or(port))).await?;
+    proxy.latency(Duration::from_micros(100));
+    Ok(proxy)
+}
+
+async fn compare(database: &str, broker: &str, count: u32, part: u32) -> Result<(), Failed> {
+    let pool = PgPool::connect(database).await?;
+    let exchange = sink(broker)?;
+    // Makes the exchange, and lets everybody warm up.
+    mapped(&pool, database, &exchange, part).await?;
+    let name = format!("round trip {:.2} ms", round_trip(&pool).await?.as_secs_f64() * 1_000.0);
+    let mut ratios = Vec::new();
+    for _ in 0..3 {
+        let slow = worker(&pool, broker, part, Duration::ZERO).await?;
+        let fast = mapped(&pool, database, &exchange, count).await?;
+        let ratio = fast / slow;
+        println!(
+            "{name}: the worker without its rests {slow:.0}, the mapped table {fast:.0} messages/s: {ratio:.1} times"
+        );
+        ratios.push(ratio);
+    }
+    ratios.sort_by(f64::total_cmp);
+    println!("{name}: median {:.1} times", ratios[1]);
+    Ok(())
+}
+
+/// What it costs to ask the database for nothing.
+async fn round_trip(pool: &PgPool) -> Result<Duration, Failed> {
+    let mut session = pool.acquire().await?;
+    let begun = Instant::now();
+    for _ in 0..100 {
+        sqlx::query("select 1").execute(&mut *session).await?;
+    }
+    Ok(begun.elapsed() / 100)
 }
 
 fn sink(broker: &str) -> Result<std::sync::Arc<Exchange>, Failed> {
@@ -115,9 +147,9 @@ async fn mapped(
     Ok(f64::from(count) / took.as_secs_f64())
 }
 
-/// The loop of the document, without its five seconds of rest between two cycles: fifty rows; of each whether it was
-/// processed, one publish and its confirm, one UPDATE and one INSERT.
-async fn worker(pool: &PgPool, broker: &str, count: u32) -> Result<f64, Failed> {
+/// The loop of the document: fifty rows; of each whether it was processed, one publish and its confirm, one UPDATE and
+/// one INSERT; then a rest.
+async fn worker(pool: &PgPool, broker: &str, count: u32, rest: Duration) -> Result<f64, Failed> {
     fill(pool, count).await?;
     let connection = Connection::connect(broker, ConnectionProperties::default()).await?;
     let channel = connection.create_channel().await?;
@@ -160,6 +192,7 @@ async fn worker(pool: &PgPool, broker: &str, count: u32) -> Result<f64, Failed> 
         if rows.is_empty() {
             break;
         }
+        tokio::time::sleep(rest).await;
     }
     let took = begun.elapsed();
     drop(session);

@@ -21,10 +21,10 @@ pub(crate) fn verdict(pipe: &str, message: &Message, verdict: &Verdict) {
     match verdict {
         Verdict::Done | Verdict::Behind | Verdict::Released => {}
         Verdict::Retry { after, attempts, cause } => {
-            tracing::debug!(pipe, %id, kind, attempts, ?after, %cause, "rejected; will be tried again");
+            tracing::debug!(pipe, %id, r#type = kind, attempts, ?after, %cause, "rejected; will be tried again");
         }
         Verdict::Dead { attempts, cause, .. } => {
-            tracing::warn!(pipe, %id, kind, attempts, %cause, "dead: set aside until a person decides");
+            tracing::warn!(pipe, %id, r#type = kind, attempts, %cause, "dead: set aside until a person decides");
         }
     }
 }

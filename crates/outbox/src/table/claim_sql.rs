@@ -80,8 +80,10 @@ impl Layout {
         // The column of the time is named for the same reason as in `written_columns`.
         let at =
             processed.at.as_ref().map(|at| format!(" and (p.{} is null or true)", at.quoted(self.dialect)));
+        // Without it PostgreSQL may read the whole table of ids into a hash, with every claim anew.
+        let one_by_one = if self.dialect == Dialect::Postgres { " offset 0" } else { "" };
         format!(
-            "case when exists (select 1 from {table} as p where {equal}{}) then '1' end",
+            "case when exists (select 1 from {table} as p where {equal}{}{one_by_one}) then '1' end",
             at.unwrap_or_default()
         )
     }
