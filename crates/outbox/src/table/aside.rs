@@ -79,6 +79,16 @@ impl Aside {
         }
     }
 
+    /// Only these rows are with a claim.
+    pub(crate) fn only_out(&mut self, ids: &HashSet<String>) {
+        for (id, waiting) in &mut self.rows {
+            if waiting.out && !ids.contains(id) {
+                waiting.out = false;
+                self.by_due.insert((waiting.due, id.clone()));
+            }
+        }
+    }
+
     /// The row is due at another time.
     pub(crate) fn wait_until(&mut self, id: &str, due: Instant) {
         if let Some(waiting) = self.rows.get_mut(id) {

@@ -41,20 +41,31 @@ impl Layout {
             self.is_processed(),
         ];
         cells.extend(mapping.header_columns.iter().map(|(_, field)| self.as_text(&field.column)));
-        cells.push(self.written_columns());
+        cells.push(self.named_columns());
         cells.join(", ")
     }
 
-    /// Names what a settle writes, for nothing but its name: a column that was dropped is noticed before a message is
-    /// sent, and not after.
-    fn written_columns(&self) -> String {
+    /// Names what is read and what a settle writes, for nothing but its name: a column that was dropped is noticed before
+    /// a message is sent, and not after.
+    fn named_columns(&self) -> String {
         let mapping = &self.mapping;
         let done: &[Assignment] = match &mapping.done {
             Done::Delete => &[],
             Done::Set(set) => set,
         };
         let set = done.iter().chain(&mapping.failed).chain(&mapping.dead).map(|one| &one.column);
-        let names = set.chain(&mapping.error).chain(&mapping.due).chain(&mapping.attempts);
+        let names = set
+            .chain(&mapping.error)
+            .chain(&mapping.due)
+            .chain(&mapping.attempts)
+            .chain(&mapping.occurred_at);
+        let fields = mapping.headers.iter().chain(mapping.header_columns.iter().map(|(_, field)| field));
+        let origins = [&mapping.kind, &mapping.content_type].into_iter().filter_map(|origin| match origin {
+            Origin::Field(field) => Some(field),
+            Origin::Constant(_) => None,
+        });
+        let fields = fields.chain(origins).chain([&mapping.payload]).map(|field| &field.column);
+        let names = names.chain(fields);
         let named: Vec<_> = names.map(|name| format!("{} is null", self.col(name))).collect();
         if named.is_empty() {
             "null".to_owned()
@@ -77,7 +88,7 @@ impl Layout {
                 format!("p.{id} = {}", self.like(&self.as_text(&self.mapping.id), found))
             }
         };
-        // The column of the time is named for the same reason as in `written_columns`.
+        // The column of the time is named for the same reason as in `named_columns`.
         let at =
             processed.at.as_ref().map(|at| format!(" and (p.{} is null or true)", at.quoted(self.dialect)));
         // Without it PostgreSQL may read the whole table of ids into a hash, with every claim anew.
@@ -120,12 +131,13 @@ impl Layout {
     }
 
     /// Id and key of the rows that a claim would have, in order, with nothing locked.
-    #[cfg(feature = "mysql")]
     pub(crate) fn next(&self, limit: usize, lane: Lane, except: &Except) -> Sql {
         let sql = self.sql().push(&format!(
-            "select {}, {} from {} as m where {}{}",
+            "select {}, {}, {} from {} as m where {}{}",
             self.as_text(&self.mapping.id),
             self.key(),
+            // So that a column that is gone is noticed also while nothing is pending.
+            self.named_columns(),
             self.quoted(),
             self.claimable(),
             self.lane(lane)
@@ -158,25 +170,40 @@ impl Layout {
     /// Stamps what the inner statement locks and gives it back, in one statement.
     #[cfg(feature = "postgres")]
     pub(crate) fn claim_by_stamp(&self, limit: usize, lane: Lane, except: &Except, stamp: &Name) -> Sql {
-        let (id, table) = (self.mapping.id.quoted(self.dialect), self.quoted());
         let sql = self.sql().push(&format!(
-            "with next as (select {} from {table} as m where {}{}",
+            "with next as (select {} from {} as m where {}{}",
             self.col(&self.mapping.id),
+            self.quoted(),
             self.claimable(),
             self.lane(lane)
         ));
-        self.leave_out(sql, except)
-            .push(&format!(" order by {} limit ", self.order()))
-            .int(limit as u64)
-            .push(self.skip_locked())
-            .push(&format!(
-                "), taken as (update {table} as m set {} = {} from next where m.{id} = next.{id} returning m.*) \
-                 select {} from taken as m order by {}",
-                stamp.quoted(self.dialect),
-                self.now(stamp),
-                self.select(),
-                self.order()
-            ))
+        let sql = self.leave_out(sql, except).push(&format!(" order by {} limit ", self.order()));
+        self.stamping(sql.int(limit as u64), stamp)
+    }
+
+    /// The same for given rows.
+    #[cfg(feature = "postgres")]
+    pub(crate) fn stamp_these(&self, ids: &[String], stamp: &Name) -> Sql {
+        let sql = self.sql().push(&format!(
+            "with next as (select {} from {} as m where {} and ",
+            self.col(&self.mapping.id),
+            self.quoted(),
+            self.claimable()
+        ));
+        self.stamping(self.is_one_of(sql, ids), stamp)
+    }
+
+    #[cfg(feature = "postgres")]
+    fn stamping(&self, next: Sql, stamp: &Name) -> Sql {
+        let (id, table) = (self.mapping.id.quoted(self.dialect), self.quoted());
+        next.push(self.skip_locked()).push(&format!(
+            "), taken as (update {table} as m set {} = {} from next where m.{id} = next.{id} returning m.*) \
+             select {} from taken as m order by {}",
+            stamp.quoted(self.dialect),
+            self.now(stamp),
+            self.select(),
+            self.order()
+        ))
     }
 
     fn skip_locked(&self) -> &'static str {
@@ -263,8 +290,9 @@ impl Layout {
     pub(crate) fn waiting(&self, lane: Lane, most: usize) -> Vec<Sql> {
         let mapping = &self.mapping;
         let mut reasons = Vec::new();
-        if let Some(due) = &mapping.due {
-            let when = format!("{} > {}", self.col(due), self.now(due));
+        // Only what has failed holds its key: an application may set the time of a row that is not meant for now.
+        if let (Some(due), Some(attempts)) = (&mapping.due, &mapping.attempts) {
+            let when = format!("{} > {} and {} > 0", self.col(due), self.now(due), self.col(attempts));
             reasons.push((when, self.difference(due, Duration::ZERO)));
         }
         if let ClaimBy::Stamp { column, timeout } = &mapping.claim {
@@ -288,7 +316,9 @@ impl Layout {
         let (column, now, more) = (self.col(name), self.now(name), more.as_micros());
         match self.dialect {
             Dialect::Postgres => {
-                format!("((extract(epoch from {column} - {now}) * 1000000)::bigint + {more})::text")
+                // 'infinity' is a time there, and far ones are more than a number can hold.
+                let wait = format!("least(extract(epoch from {column} - {now}), 1000000000)");
+                format!("case when isfinite({column}) then (({wait} * 1000000)::bigint + {more})::text end")
             }
             Dialect::MySql => format!("cast(timestampdiff(microsecond, {now}, {column}) + {more} as char)"),
         }

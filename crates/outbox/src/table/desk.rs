@@ -179,8 +179,11 @@ impl<D: Driver> Desk<'_, D> {
             if let Some(sql) = sql {
                 repaired += self.driver.execute(&mut tx, &sql).await?;
             }
+            let still_dead = Filter { stand: Some(Stand::Dead), ..filter.clone() };
             if repair == Repair::Retry
-                && let Some(sql) = layout.count_repairable(filter)?
+                && filter.stand != Some(Stand::Waiting)
+                && !layout.mapping.without_a_way_back().is_empty()
+                && let Some(sql) = layout.count_repairable(&still_dead)?
                 && self.one_number(&mut tx, &sql).await? > 0
             {
                 self.driver.roll_back(tx).await;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::catalog::{Column, Layout, Type};
-use super::condition::{Assignment, Condition, Operator, Value};
+use super::condition::{Assignment, Operator, Value};
 use super::mapping::{ClaimBy, Done, Origin};
 use super::name::{Dialect, Name};
 use super::sql::{Param, Sql, cell};
@@ -24,9 +24,10 @@ impl Layout {
         Extra { stand: first, due: first + 1, error: first + 2 }
     }
 
-    fn tried(&self, operator: Operator, attempts: u32) -> Option<Condition> {
-        let column = self.mapping.attempts.clone()?;
-        Some(Condition::Compare(column, operator, Value::Number(attempts.to_string())))
+    /// Rows with so many attempts; none counts as nought.
+    fn tried(&self, operator: Operator, attempts: u32) -> Option<String> {
+        let column = self.col(self.mapping.attempts.as_ref()?);
+        Some(format!("coalesce({column}, 0) {} {attempts}", operator.as_sql()))
     }
 
     /// Which rows stand so; nothing if the table cannot tell such rows apart.
@@ -34,12 +35,10 @@ impl Layout {
         let pending = self.pending();
         match stand {
             Stand::Pending => Some(match self.tried(Operator::LessOrEqual, 0) {
-                Some(fresh) => format!("({pending} and {})", self.condition(&fresh)),
+                Some(fresh) => format!("({pending} and {fresh})"),
                 None => pending,
             }),
-            Stand::Waiting => {
-                Some(format!("({pending} and {})", self.condition(&self.tried(Operator::Greater, 0)?)))
-            }
+            Stand::Waiting => Some(format!("({pending} and {})", self.tried(Operator::Greater, 0)?)),
             Stand::Dead => Some(self.condition(&self.mapping.dead_when()?)),
             Stand::Done => Some(self.condition(&self.mapping.done_when()?)),
             // Which rows those are only the relay knows.
@@ -205,7 +204,8 @@ impl Layout {
             Some(_) => None,
         };
         let Some(condition) = condition else { return Ok(None) };
-        self.matching(sql.push(&condition), filter).map(Some)
+        // What is stamped is on its way; what is locked is waited for.
+        self.matching(sql.push(&condition).push(&self.unstamped()), filter).map(Some)
     }
 
     pub(super) fn count_repairable(&self, filter: &Filter) -> Result<Option<Sql>> {
@@ -268,21 +268,19 @@ impl Layout {
         Some(sql.int(step))
     }
 
+    /// Removes those of the rows that are done, still: a person may have brought one back since.
     pub(super) fn remove(&self, ids: &[String]) -> Sql {
         let table = self.by_id();
+        let done = self.mapping.done_when().map(|done| format!(" and {}", self.condition(&done)));
         let start = match self.dialect {
             Dialect::Postgres => format!("delete from {table} where "),
             Dialect::MySql => format!("delete m from {table} where "),
         };
-        self.is_one_of(self.sql().push(&start), ids)
+        self.is_one_of(self.sql().push(&start), ids).push(&done.unwrap_or_default())
     }
 
     pub(super) fn tried_often(&self) -> Option<String> {
-        Some(format!(
-            "({} and {})",
-            self.pending(),
-            self.condition(&self.tried(Operator::GreaterOrEqual, TRIED_OFTEN)?)
-        ))
+        Some(format!("({} and {})", self.pending(), self.tried(Operator::GreaterOrEqual, TRIED_OFTEN)?))
     }
 
     /// Minutes since 1970 and how many rows were done in each, in the last hour, newest first.

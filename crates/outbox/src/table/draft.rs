@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::condition::{Condition, parse_assignments};
+use super::condition::{Assignment, Condition, parse_assignments};
 use super::mapping::{ClaimBy, Done, Mapping, Origin, Processed, Tables};
 use super::name::{Field, NAME_HELP, Name, TableName};
 
@@ -348,6 +348,16 @@ impl Reader {
                 self.flaw("dead", "changes nothing that 'pending' looks at", help);
             }
         }
+        if let Done::Set(done) = &mapping.done
+            && !mapping.dead.is_empty()
+        {
+            let all_in =
+                |some: &[Assignment], others: &[Assignment]| some.iter().all(|one| others.contains(one));
+            if all_in(done, &mapping.dead) || all_in(&mapping.dead, done) {
+                let help = "let one of the two set a column, or a value, that the other does not";
+                self.flaw("dead", "a dead message could not be told from one that is done", help);
+            }
+        }
         if let Some(key) = &mapping.key
             && !key.path.is_empty()
             && !key.unquoted
@@ -420,6 +430,20 @@ mod tests {
             Some(flat(Condition::parse("Attempts >= 5 AND (DispatchedAt IS NULL)").unwrap()))
         );
         assert_eq!(mapping.done_at().unwrap().as_str(), "DispatchedAt");
+        let marked = Draft {
+            pending: text("DispatchedAt IS NULL AND FailedAt IS NULL"),
+            dead: text("FailedAt = now"),
+            ..ticketflow()
+        };
+        let dead =
+            Condition::parse("FailedAt IS NOT NULL AND (DispatchedAt IS NULL OR DispatchedAt IS NULL)");
+        let Ok(Condition::All(mut parts)) = dead else { unreachable!() };
+        parts[1] = Condition::Any(vec![Condition::parse("DispatchedAt IS NULL").unwrap()]);
+        assert_eq!(
+            marked.check().unwrap().dead_when(),
+            Some(Condition::All(parts)),
+            "not if a person let it go"
+        );
         let prisma = Draft {
             pending: text("status = 'PENDING' AND retries < 5"),
             done: text("status = 'PROCESSED', processedAt = now"),
@@ -463,6 +487,12 @@ mod tests {
         assert_eq!(flaws[1].what, "is missing");
         let flaws = Draft { done: text("Error = null"), ..ticketflow() }.check().unwrap_err();
         assert!(flaws[0].what.contains("changes nothing that 'pending' looks at"));
+        let same = Draft {
+            done: text("DispatchedAt = now"),
+            dead: text("DispatchedAt = now, Error = null"),
+            ..ticketflow()
+        };
+        assert!(same.check().unwrap_err()[0].what.contains("could not be told from one that is done"));
         assert_eq!(Draft::default().check().unwrap_err().len(), 6, "table, id, type, payload, pending, done");
     }
 

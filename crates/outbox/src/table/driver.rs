@@ -54,13 +54,16 @@ pub(crate) trait Driver: Send + Sync + 'static {
 }
 
 /// What is to be claimed.
-#[cfg_attr(not(feature = "mysql"), allow(dead_code, reason = "one statement of PostgreSQL does without"))]
 pub(crate) struct Claiming<'a> {
     pub(crate) limit: usize,
     pub(crate) lane: Lane,
     pub(crate) except: &'a Except,
     /// Whether nobody else claims from this shard.
+    #[cfg_attr(not(feature = "mysql"), expect(dead_code, reason = "PostgreSQL asks for the order only"))]
     pub(crate) owned: bool,
+    /// Whether nothing of a key may come before an earlier one of it.
+    #[cfg_attr(not(feature = "postgres"), expect(dead_code, reason = "MySQL asks for the owner only"))]
+    pub(crate) ordered: bool,
     /// The rows that were handed out here and are not settled.
     pub(crate) open: &'a HashSet<String>,
 }

@@ -138,7 +138,10 @@ impl Mapping {
     /// Which rows wait for a person, if the table can tell.
     pub fn dead_when(&self) -> Option<Condition> {
         if !self.dead.is_empty() {
-            return Some(Condition::All(self.dead.iter().filter_map(holds_after).collect()));
+            let mut parts: Vec<_> = self.dead.iter().map(holds_after).collect();
+            // One that a person let go keeps the mark of its failure.
+            parts.extend(self.not_done());
+            return Some(Condition::All(parts));
         }
         let (attempts, limit) = (self.attempts.clone()?, self.attempts_limit()?);
         let mut parts = vec![Condition::Compare(
@@ -155,8 +158,20 @@ impl Mapping {
     pub fn done_when(&self) -> Option<Condition> {
         match &self.done {
             Done::Delete => None,
-            Done::Set(set) => Some(Condition::All(set.iter().filter_map(holds_after).collect())),
+            Done::Set(set) => Some(Condition::All(set.iter().map(holds_after).collect())),
         }
+    }
+
+    /// Which rows are not done, unless the marks of the dead say so by themselves.
+    fn not_done(&self) -> Option<Condition> {
+        let Done::Set(set) = &self.done else { return None };
+        let contradicts = |one: &Assignment| {
+            self.dead.iter().any(|dead| dead.column == one.column && dead.value != one.value)
+        };
+        if set.iter().any(contradicts) {
+            return None;
+        }
+        Some(Condition::Any(set.iter().map(fails_before).collect()))
     }
 
     /// The column that says when a row was done.
@@ -188,13 +203,26 @@ impl Mapping {
 }
 
 /// What is true of a row once the assignment was made.
-fn holds_after(assignment: &Assignment) -> Option<Condition> {
+fn holds_after(assignment: &Assignment) -> Condition {
     let column = assignment.column.clone();
-    Some(match &assignment.value {
+    match &assignment.value {
         Value::Null => Condition::IsNull(column),
         Value::Now => Condition::Not(Box::new(Condition::IsNull(column))),
         value => Condition::Compare(column, Operator::Equal, value.clone()),
-    })
+    }
+}
+
+/// The contrary, also of a column that is null.
+fn fails_before(assignment: &Assignment) -> Condition {
+    let column = assignment.column.clone();
+    match &assignment.value {
+        Value::Null => Condition::Not(Box::new(Condition::IsNull(column))),
+        Value::Now => Condition::IsNull(column),
+        value => {
+            let other = Condition::Compare(column.clone(), Operator::Unequal, value.clone());
+            Condition::Any(vec![other, Condition::IsNull(column)])
+        }
+    }
 }
 
 /// What a condition asks to be equal, as assignments that make it so.

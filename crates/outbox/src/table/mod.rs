@@ -16,6 +16,8 @@ mod desk_sql;
 mod draft;
 #[cfg(any(feature = "postgres", feature = "mysql"))]
 pub(crate) mod driver;
+#[cfg(any(feature = "postgres", feature = "mysql"))]
+pub(crate) mod look;
 mod mapping;
 mod name;
 mod preset;

@@ -12,7 +12,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use tokio::time::{Instant, sleep};
 
-use super::aside::{Aside, MOST};
+use super::aside::Aside;
 use super::catalog::Layout;
 use super::driver::{Claiming, Driver, Ownership};
 use super::mapping::ClaimBy;
@@ -31,8 +31,17 @@ const REFRESH: Duration = Duration::from_secs(1);
 /// So many of the rows that wait are looked after each time.
 const LOOKED_AFTER: usize = 1_000;
 
+/// So many keys can be kept back.
+const MOST_KEYS: usize = 100_000;
+
+/// A database that does not answer for so long is taken for gone. Long enough for a claim without an index.
+const LIMIT: Duration = Duration::from_secs(60);
+
 /// How often a relay that stands by looks whether it may take over.
 const STAND_BY: Duration = Duration::from_millis(200);
+
+/// What waits longer is looked at again meanwhile.
+const LONGEST_WAIT: Duration = Duration::from_secs(3_600);
 
 /// How long a row waits that somebody else has locked, or that could not be set aside for good.
 const LOCKED_PAUSE: Duration = Duration::from_secs(1);
@@ -137,6 +146,10 @@ impl<D: Driver> TableSource<D> {
         self.reading.ordered || self.layout().mapping.due.is_none()
     }
 
+    fn is_ordered(&self) -> bool {
+        self.reading.ordered && self.layout().mapping.key.is_some()
+    }
+
     async fn is_ours(&self) -> Result<bool> {
         if !self.owned {
             return Ok(true);
@@ -170,21 +183,21 @@ impl<D: Driver> TableSource<D> {
             return Ok(());
         }
         let (layout, lane) = (self.layout(), self.shard.lane);
-        let ordered = self.reading.ordered && layout.mapping.key.is_some();
-        let held = layout.held_keys(lane, MOST + 1).filter(|_| ordered && self.reading.holds);
+        let ordered = self.is_ordered();
+        let held = layout.held_keys(lane, MOST_KEYS + 1).filter(|_| ordered && self.reading.holds);
         let asks_for_left = ordered && (before.is_none() || left_over);
-        let left = if asks_for_left { layout.waiting(lane, MOST + 1) } else { Vec::new() };
+        let left = if asks_for_left { layout.waiting(lane, MOST_KEYS) } else { Vec::new() };
         let ours = self.aside().waiting(LOOKED_AFTER);
         if held.is_some() || !left.is_empty() || !ours.is_empty() {
             let mut tx = self.driver.begin(None).await?;
             if let Some(sql) = held {
                 let asked = Instant::now();
                 let keys = self.driver.fetch(&mut tx, &sql).await?;
-                check_count(
-                    keys.len(),
-                    "keys are held by messages that wait for a person",
-                    "retry or skip them",
-                )?;
+                if keys.len() > MOST_KEYS {
+                    let what =
+                        format!("more than {MOST_KEYS} keys are held by dead messages; retry or skip them");
+                    return Err(Error::new(ErrorKind::Busy, what));
+                }
                 let keys: HashSet<String> = keys.into_iter().filter_map(|cells| text(&cells, 0)).collect();
                 self.aside().hold_only(keys, asked);
             }
@@ -195,7 +208,6 @@ impl<D: Driver> TableSource<D> {
                 for sql in left {
                     rows.extend(self.driver.fetch(&mut tx, &sql).await?);
                 }
-                check_count(rows.len(), "rows wait to be tried again", "look at why they fail")?;
                 self.remember(&rows, &claimed);
             }
             if !ours.is_empty() {
@@ -239,10 +251,29 @@ impl<D: Driver> TableSource<D> {
             if claimed.contains(&id) || aside.has(&id) {
                 continue;
             }
-            let wait = text(cells, 2).and_then(|text| text.parse::<i64>().ok()).unwrap_or(0);
-            left.push((key, now + Duration::from_micros(u64::try_from(wait).unwrap_or(0))));
+            let wait = text(cells, 2).and_then(|text| text.parse::<i64>().ok()).unwrap_or(i64::MAX);
+            let wait = Duration::from_micros(u64::try_from(wait).unwrap_or(0)).min(LONGEST_WAIT);
+            left.push((key, now + wait));
         }
         aside.leave_only(left);
+    }
+
+    async fn try_claim(&self, limit: usize) -> Result<Claim> {
+        if !self.is_ours().await? {
+            return Ok(Claim::empty());
+        }
+        self.refresh().await?;
+        let due = self.aside().due(Instant::now(), limit);
+        if !due.is_empty() {
+            let claim = self.claim_again(due).await?;
+            if !claim.messages.is_empty() || claim.skipped() > 0 {
+                return Ok(claim);
+            }
+        }
+        if self.aside().is_full() {
+            return Ok(Claim::empty());
+        }
+        self.claim_fresh(limit).await
     }
 
     /// Begins a transaction in which rows may be claimed.
@@ -271,8 +302,8 @@ impl<D: Driver> TableSource<D> {
         let begun = Instant::now();
         let mut tx = self.enter().await?;
         let (layout, lane) = (self.layout(), self.shard.lane);
-        let (owned, open) = (self.owned, &self.claimed());
-        let claiming = Claiming { limit, lane, except: &except, owned, open };
+        let (owned, ordered, open) = (self.owned, self.is_ordered(), &self.claimed());
+        let claiming = Claiming { limit, lane, except: &except, owned, ordered, open };
         let cells = self.driver.claim(&mut tx, layout, claiming).await?;
         let rows = cells.into_iter().map(|cells| Row::read(layout, cells)).collect();
         self.hand_out(tx, rows, begun, false).await
@@ -322,14 +353,7 @@ impl<D: Driver> TableSource<D> {
     async fn hand_out(&self, mut tx: D::Tx, rows: Vec<Row>, begun: Instant, again: bool) -> Result<Claim> {
         let layout = self.layout();
         let sorted = self.sort(rows, again);
-        let applied = self.apply(&mut tx, &sorted.changes, sorted.stamp.as_deref()).await;
-        if let Err(error) = applied {
-            let mut aside = self.aside();
-            sorted.taken.iter().for_each(|row| aside.back(&row.id));
-            sorted.left.iter().for_each(|id| aside.back(id));
-            aside.forget_unwritten();
-            return Err(error);
-        }
+        self.apply(&mut tx, &sorted.changes, sorted.stamp.as_deref()).await?;
         let Sorted { taken, messages, held, left, decided, changes, stamp } = sorted;
         let skipped = changes.marked.len();
         let is_over = messages.is_empty();
@@ -365,6 +389,11 @@ impl<D: Driver> TableSource<D> {
         let (layout, ordered) = (self.layout(), self.reading.ordered);
         let mut sorted = Sorted::default();
         let mut unfit_keys = HashSet::new();
+        let open: HashSet<String> = self
+            .open()
+            .iter()
+            .flat_map(|claim| claim.taken.iter().filter_map(|row| row.key.clone()))
+            .collect();
         let mut aside = self.aside();
         for row in rows {
             sorted.stamp = sorted.stamp.or(row.stamp);
@@ -392,6 +421,13 @@ impl<D: Driver> TableSource<D> {
                     aside.out(&taken.id);
                     sorted.taken.push(taken);
                 }
+                // It is decided when it is the first of its key: until then an earlier one may need another try.
+                Err(_)
+                    if ordered
+                        && taken.key.as_ref().is_some_and(|key| sorted.has(key) || open.contains(key)) =>
+                {
+                    sorted.left.push(taken.id);
+                }
                 Err(cause) => {
                     tell_unfit(layout, &taken.id, &cause);
                     let verdict = Verdict::Dead { attempts: attempts + 1, cause, holds: self.reading.holds };
@@ -415,8 +451,9 @@ impl<D: Driver> TableSource<D> {
                 aside.put(&row.id, row.key.as_deref(), Instant::now() + *after, *attempts);
                 aside.out(&row.id);
             }
-            Verdict::Dead { attempts, .. } if !self.layout().mapping.can_be_dead() => {
-                aside.put(&row.id, row.key.as_deref(), Instant::now() + NO_PLACE_PAUSE, *attempts);
+            Verdict::Dead { attempts, holds, .. } if !self.layout().mapping.can_be_dead() => {
+                let key = row.key.as_deref().filter(|_| *holds);
+                aside.put(&row.id, key, Instant::now() + NO_PLACE_PAUSE, *attempts);
                 aside.out(&row.id);
             }
             Verdict::Dead { holds: true, .. } => {
@@ -426,6 +463,25 @@ impl<D: Driver> TableSource<D> {
             }
             _ => {}
         }
+    }
+
+    /// Whatever was begun has failed, was cut off or is given back: only open claims have rows, nothing is about to be
+    /// written but by them, and what the table has is to be read anew.
+    fn undo(&self) {
+        let open: HashSet<String> = {
+            let open = self.open();
+            let of = |claim: &Arc<OpenClaim<D::Tx>>| {
+                let decided = claim.decided.iter().map(|(row, _)| row.id.clone());
+                let taken = claim.taken.iter().map(|row| row.id.clone());
+                taken.chain(decided).chain(claim.left.iter().cloned()).collect::<Vec<_>>()
+            };
+            open.iter().flat_map(of).collect()
+        };
+        let mut aside = self.aside();
+        aside.only_out(&open);
+        aside.forget_unwritten();
+        drop(aside);
+        *self.refreshed.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
     /// The verdicts are written: what is done is forgotten, what waits may come when it is due.
@@ -461,16 +517,28 @@ struct Sorted {
     stamp: Option<String>,
 }
 
-/// A count that is beyond what can be remembered.
-fn check_count(count: usize, what: &str, advice: &str) -> Result<()> {
-    if count <= MOST {
-        return Ok(());
+impl Sorted {
+    /// Whether a row of the key goes out.
+    fn has(&self, key: &str) -> bool {
+        self.taken.iter().any(|row| row.key.as_deref() == Some(key))
     }
-    Err(Error::new(ErrorKind::Busy, format!("more than {MOST} {what}; {advice}")))
+}
+
+/// A database may fall silent for ever, and nobody must wait that long.
+async fn in_time<T>(doing: &str, work: impl Future<Output = Result<T>>) -> Result<T> {
+    tokio::time::timeout(LIMIT, work).await.unwrap_or_else(|_| {
+        Err(Error::new(ErrorKind::Timeout, format!("the database did not answer within {LIMIT:?}"))
+            .while_doing(doing))
+    })
 }
 
 fn tell_unfit(layout: &Layout, id: &str, cause: &Cause) {
-    tracing::warn!(table = %layout.table, id, cause = %cause, "the row is no message; it waits for a person");
+    let table = &layout.table;
+    if layout.mapping.can_be_dead() {
+        tracing::warn!(%table, id, %cause, "the row is no message; it waits for a person");
+    } else {
+        tracing::warn!(%table, id, %cause, "the row is no message, and the table has no place to say so; it is looked at again");
+    }
 }
 
 pub(crate) fn text(cells: &Cells, at: usize) -> Option<String> {
@@ -480,21 +548,11 @@ pub(crate) fn text(cells: &Cells, at: usize) -> Option<String> {
 #[async_trait]
 impl<D: Driver> Source for TableSource<D> {
     async fn claim(&self, limit: usize) -> Result<Claim> {
-        if !self.is_ours().await? {
-            return Ok(Claim::empty());
+        let claimed = in_time("claiming", self.try_claim(limit)).await;
+        if claimed.is_err() {
+            self.undo();
         }
-        self.refresh().await?;
-        let due = self.aside().due(Instant::now(), limit);
-        if !due.is_empty() {
-            let claim = self.claim_again(due).await?;
-            if !claim.messages.is_empty() || claim.skipped() > 0 {
-                return Ok(claim);
-            }
-        }
-        if self.aside().is_full() {
-            return Ok(Claim::empty());
-        }
-        self.claim_fresh(limit).await
+        claimed
     }
 
     async fn settle(&self, claim: &Claim, verdicts: &[Verdict]) -> Result<()> {
@@ -506,7 +564,7 @@ impl<D: Driver> Source for TableSource<D> {
             }
         }
         let changes = Changes::of(self.layout(), &open.taken, verdicts);
-        self.write(open, &changes, verdicts).await?;
+        in_time("settling", self.write(open, &changes, verdicts)).await?;
         self.after(open, verdicts);
         self.open().retain(|other| !Arc::ptr_eq(other, open));
         Ok(())
@@ -540,12 +598,8 @@ impl<D: Driver> Source for TableSource<D> {
                 State::Settled => *state = State::Settled,
                 State::Loose | State::Closed => {}
             }
-            let mut aside = self.aside();
-            claim.taken.iter().for_each(|row| aside.back(&row.id));
-            claim.left.iter().for_each(|id| aside.back(id));
         }
-        self.aside().forget_unwritten();
-        *self.refreshed.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        self.undo();
         if self.owned {
             self.driver.disown(self.shard.number).await;
         }

@@ -1,6 +1,6 @@
 //! What a mapped table needs, in MariaDB and MySQL.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -13,6 +13,7 @@ use super::holder::{Entered, Holder};
 use crate::error::Result;
 use crate::mysql::error::classify;
 use crate::table::driver::{Claiming, Driver, Ownership};
+use crate::table::look::{Seen, ids, seen, without_gaps};
 use crate::table::source::text;
 use crate::table::sql::{Cells, Param, Sql, cell};
 use crate::table::{ClaimBy, Layout};
@@ -109,7 +110,7 @@ async fn lock_next(
     }
     let first = fetch(connection, &layout.claim_these(&ids(&seen))).await?;
     if claiming.owned {
-        return Ok(without_gaps(&seen, first));
+        return Ok(without_gaps(&seen, first).0);
     }
     if first.len() * 2 >= limit || seen.len() < limit {
         return Ok(first);
@@ -127,9 +128,6 @@ async fn lock_next(
     Ok(first.into_iter().chain(more).collect())
 }
 
-/// A row that may be claimed: its id and its key.
-type Seen = (String, Option<String>);
-
 /// The next rows that we do not have, in order.
 async fn look(
     connection: &mut MySqlConnection,
@@ -138,32 +136,8 @@ async fn look(
     count: usize,
 ) -> Result<Vec<Seen>> {
     let Claiming { lane, except, open, .. } = claiming;
-    let seen = fetch(connection, &layout.next(count + open.len(), *lane, except)).await?;
-    let seen = seen.iter().filter_map(|cells| Some((text(cells, 0)?, text(cells, 1))));
-    Ok(seen.filter(|(id, _)| !open.contains(id)).take(count).collect())
-}
-
-fn ids(seen: &[Seen]) -> Vec<String> {
-    seen.iter().map(|(id, _)| id.clone()).collect()
-}
-
-/// What was got of the rows that were seen, without those whose key has an earlier one that was not got.
-fn without_gaps(seen: &[Seen], got: Vec<Cells>) -> Vec<Cells> {
-    if got.len() == seen.len() {
-        return got;
-    }
-    let ids: HashSet<String> = got.iter().filter_map(|cells| text(cells, cell::ID)).collect();
-    let (mut keys, mut barred) = (HashSet::new(), HashSet::new());
-    for (id, key) in seen {
-        let Some(key) = key else { continue };
-        if !ids.contains(id) {
-            keys.insert(key);
-        } else if keys.contains(key) {
-            barred.insert(id.as_str());
-        }
-    }
-    let is_free = |cells: &Cells| text(cells, cell::ID).is_some_and(|id| !barred.contains(id.as_str()));
-    got.into_iter().filter(is_free).collect()
+    let rows = fetch(connection, &layout.next(count + open.len(), *lane, except)).await?;
+    Ok(seen(&rows, open, count))
 }
 
 #[async_trait]
@@ -238,26 +212,5 @@ impl Driver for MyDriver {
         if let Some(holder) = &self.holder {
             holder.disown(shard).await;
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn nothing_comes_before_an_earlier_one_of_its_key() {
-        let seen = [("1", "a"), ("2", "b"), ("3", "a"), ("4", ""), ("5", "b"), ("6", "a")]
-            .map(|(id, key)| (id.to_owned(), Some(key.to_owned()).filter(|key| !key.is_empty())));
-        let came = |ids: &[&str]| {
-            let got = ids.iter().map(|id| vec![Some(id.as_bytes().to_vec())]).collect();
-            let left = without_gaps(&seen, got);
-            left.iter().filter_map(|cells| text(cells, cell::ID)).collect::<Vec<_>>().join(" ")
-        };
-        assert_eq!(came(&["1", "2", "3", "4", "5", "6"]), "1 2 3 4 5 6");
-        assert_eq!(came(&["2", "3", "4", "5", "6"]), "2 4 5");
-        assert_eq!(came(&["1", "2", "4", "5", "6"]), "1 2 4 5");
-        assert_eq!(came(&["1", "2", "3", "5", "6"]), "1 2 3 5 6", "what has no key holds nobody");
-        assert_eq!(came(&[]), "");
     }
 }

@@ -37,6 +37,9 @@ const LANES_BITS: usize = 9;
 /// How often the other relays are counted.
 const COUNT: Duration = Duration::from_secs(1);
 
+/// A session that does not answer for so long is given up.
+const LIMIT: Duration = Duration::from_secs(15);
+
 /// A shard: a table, and which lane of it.
 #[derive(Debug, Clone)]
 pub(super) struct ShardPlace {
@@ -109,7 +112,9 @@ impl Holder {
 
     pub(super) async fn own(&self, shard: u32, idle: bool) -> Result<Ownership> {
         let mut session = self.session.lock().await;
-        let result = self.try_own(&mut session, shard, idle).await;
+        let tried = timeout(LIMIT, self.try_own(&mut session, shard, idle)).await;
+        let silent = || Err(Error::new(ErrorKind::Timeout, "MySQL does not tell whether a lock is ours"));
+        let result = tried.unwrap_or_else(|_| silent());
         if result.is_err() {
             // Whatever it held ends with it, and is taken anew.
             *session = None;
@@ -283,14 +288,16 @@ impl Holder {
         if self.chosen.is_some() && !session.entered.is_empty() {
             return;
         }
-        if session.locks.contains(&lock) && session.release(shard, &lock).await.is_err() {
+        if session.locks.contains(&lock)
+            && !matches!(timeout(LIMIT, session.release(shard, &lock)).await, Ok(Ok(())))
+        {
             *slot = None;
             return;
         }
         if session.locks.is_empty()
             && let Some(session) = slot.take()
         {
-            let _ = session.conn.close().await;
+            let _ = timeout(LIMIT, session.conn.close()).await;
         }
     }
 }

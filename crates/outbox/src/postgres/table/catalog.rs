@@ -35,6 +35,12 @@ const TABLES: &str = "
     where c.relkind in ('r', 'p') and n.nspname = coalesce($1, current_schema())
       and starts_with(c.relname::text, $2) and right(c.relname::text, length($3)) = $3
       and length(c.relname::text) > length($2) + length($3)
+      -- The rows of a partition are those of its parent.
+      and not exists (
+          select from pg_inherits i join pg_class p on p.oid = i.inhparent
+          where i.inhrelid = c.oid and starts_with(p.relname::text, $2) and right(p.relname::text, length($3)) = $3
+            and length(p.relname::text) > length($2) + length($3)
+      )
     order by length(c.relname::text), c.relname";
 
 /// Every table that the mapping means, checked; with its number in the catalogue.

@@ -12,7 +12,9 @@ use super::holder::Holder;
 use crate::error::{Error, ErrorKind, Result};
 use crate::postgres::error;
 use crate::table::driver::{Claiming, Driver, Ownership};
-use crate::table::sql::{Cells, Param, Sql};
+use crate::table::look::{ids, seen, without_gaps};
+use crate::table::source::text;
+use crate::table::sql::{Cells, Param, Sql, cell};
 use crate::table::{ClaimBy, Layout};
 
 /// Turns a driver's error into ours. What is missing is missing in somebody's table, not in ours.
@@ -111,13 +113,34 @@ impl Driver for PgDriver {
         let _ = tx.rollback().await;
     }
 
+    /// One statement where no order is kept. Under key order we look first and lock what was seen by its id: a row that
+    /// somebody has locked (a person's update, the session of a claim whose answer was lost) must not be passed over
+    /// in silence, or later ones of its key would overtake it.
     async fn claim(&self, tx: &mut Self::Tx, layout: &Layout, claiming: Claiming<'_>) -> Result<Vec<Cells>> {
-        let Claiming { limit, lane, except, .. } = claiming;
+        let Claiming { limit, lane, except, open, ordered, .. } = claiming;
+        if !ordered {
+            let sql = match &layout.mapping.claim {
+                ClaimBy::Lock => layout.claim(limit, lane, except),
+                ClaimBy::Stamp { column, .. } => layout.claim_by_stamp(limit, lane, except, column),
+            };
+            return self.fetch(tx, &sql).await;
+        }
+        let seen = seen(&self.fetch(tx, &layout.next(limit + open.len(), lane, except)).await?, open, limit);
+        if seen.is_empty() {
+            return Ok(Vec::new());
+        }
         let sql = match &layout.mapping.claim {
-            ClaimBy::Lock => layout.claim(limit, lane, except),
-            ClaimBy::Stamp { column, .. } => layout.claim_by_stamp(limit, lane, except, column),
+            ClaimBy::Lock => layout.claim_these(&ids(&seen)),
+            ClaimBy::Stamp { column, .. } => layout.stamp_these(&ids(&seen), column),
         };
-        self.fetch(tx, &sql).await
+        let (rows, barred) = without_gaps(&seen, self.fetch(tx, &sql).await?);
+        if let (ClaimBy::Stamp { column, .. }, Some(first)) = (&layout.mapping.claim, barred.first())
+            && let Some(stamp) = text(first, cell::STAMP)
+        {
+            let barred: Vec<String> = barred.iter().filter_map(|cells| text(cells, cell::ID)).collect();
+            self.execute(tx, &layout.take_stamp_off(&barred, column, &stamp)).await?;
+        }
+        Ok(rows)
     }
 
     async fn own(&self, shard: u32, idle: bool) -> Result<Ownership> {

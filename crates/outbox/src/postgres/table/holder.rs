@@ -28,16 +28,23 @@ const MEMBERS: i32 = 0x6f64_0000;
 /// How often the other relays are counted.
 const COUNT: Duration = Duration::from_secs(1);
 
+/// A session that does not answer for so long is given up.
+const LIMIT: Duration = Duration::from_secs(15);
+
 /// A server must notice within seconds that the host of an owner is gone.
 const KEEPALIVE: &str =
     "set tcp_keepalives_idle = 5; set tcp_keepalives_interval = 5; set tcp_keepalives_count = 3";
 
-/// Evaluated in this order: the gate first, then whether the session still has the lock.
+/// Evaluated in this order: the gate first, then whether the session still has the lock. It is known by a second lock with
+/// a number that nobody else has: the number of a process may come again when a server is started anew.
 const ENTER: &str = "
-    select case when pg_try_advisory_xact_lock_shared($1, $2) then exists (
-        select from pg_locks
-        where locktype = 'advisory' and granted and pid = $3 and classid = $4::bigint::oid and objid = $5::bigint::oid
-          and objsubid = $6 and database = (select oid from pg_database where datname = current_database())
+    select case when pg_try_advisory_xact_lock_shared($1, $2) then (
+        select count(*) = 2 from pg_locks
+        where locktype = 'advisory' and granted and pid = $3
+          and database = (select oid from pg_database where datname = current_database())
+          and (classid, objid, objsubid) in (
+              ($4::bigint::oid, $5::bigint::oid, $6), ($7::bigint::oid, $8::bigint::oid, 1::int2)
+          )
     ) else false end";
 
 const MEMBERS_OF: &str = "
@@ -99,6 +106,8 @@ pub(super) struct Holder {
 struct Session {
     conn: PgConnection,
     pid: i32,
+    /// A lock that only this session has.
+    own: Lock,
     locks: HashSet<Lock>,
     entered: HashSet<u32>,
     allowed: usize,
@@ -126,7 +135,10 @@ impl Holder {
 
     pub(super) async fn own(&self, shard: u32, idle: bool) -> Result<Ownership> {
         let mut session = self.session.lock().await;
-        let result = self.try_own(&mut session, shard, idle).await;
+        let tried = tokio::time::timeout(LIMIT, self.try_own(&mut session, shard, idle)).await;
+        let silent =
+            || Err(Error::new(ErrorKind::Timeout, "PostgreSQL does not tell whether a lock is ours"));
+        let result = tried.unwrap_or_else(|_| silent());
         if result.is_err() {
             // Whatever it held ends with it, and is taken anew.
             *session = None;
@@ -179,9 +191,24 @@ impl Holder {
             return Err(Error::new(ErrorKind::Config, what));
         }
         let pid = connect::pid(&mut conn).await.map_err(failed)?;
+        let number: i64 = rand::random();
+        let own = Lock::Chosen(number);
+        sqlx::query("select pg_advisory_lock($1)")
+            .bind(number)
+            .persistent(false)
+            .execute(&mut conn)
+            .await
+            .map_err(failed)?;
         let allowed = if self.chosen.is_some() { 1 } else { self.places.len() };
-        let mut session =
-            Session { conn, pid, locks: HashSet::new(), entered: HashSet::new(), allowed, counted: None };
+        let mut session = Session {
+            conn,
+            pid,
+            own,
+            locks: HashSet::new(),
+            entered: HashSet::new(),
+            allowed,
+            counted: None,
+        };
         if self.chosen.is_none() {
             let oids: HashSet<i32> = self.places.iter().map(|place| place.class()).collect();
             for oid in oids {
@@ -229,10 +256,11 @@ impl Holder {
     }
 
     pub(super) async fn enter(&self, conn: &mut PgConnection, shard: u32) -> Result<bool> {
-        let pid = match &*self.session.lock().await {
-            Some(session) if session.entered.contains(&shard) => session.pid,
+        let (pid, own) = match &*self.session.lock().await {
+            Some(session) if session.entered.contains(&shard) => (session.pid, session.own),
             _ => return Ok(false),
         };
+        let (own_class, own_object, _) = own.shown();
         let place = self.places[shard as usize];
         let (class, object, sub) = self.lock(shard).shown();
         let entered = sqlx::query(ENTER)
@@ -242,6 +270,8 @@ impl Holder {
             .bind(class)
             .bind(object)
             .bind(sub)
+            .bind(own_class)
+            .bind(own_object)
             .persistent(false)
             .fetch_one(conn)
             .await;
@@ -257,14 +287,17 @@ impl Holder {
         if self.chosen.is_some() && !session.entered.is_empty() {
             return;
         }
-        if session.locks.contains(&lock) && session.release(shard, lock).await.is_err() {
-            *slot = None;
-            return;
+        if session.locks.contains(&lock) {
+            let released = tokio::time::timeout(LIMIT, session.release(shard, lock)).await;
+            if !matches!(released, Ok(Ok(()))) {
+                *slot = None;
+                return;
+            }
         }
         if session.locks.is_empty()
             && let Some(session) = slot.take()
         {
-            let _ = session.conn.close().await;
+            let _ = tokio::time::timeout(LIMIT, session.conn.close()).await;
         }
     }
 }
