@@ -416,3 +416,86 @@ async fn a_pooler_that_would_break_the_lock_is_noticed_and_told() {
     shared.settle(&claim, &[Verdict::Done]).await.unwrap();
     assert!(shared.claim(10).await.unwrap().messages.is_empty());
 }
+
+#[tokio::test]
+async fn a_row_that_a_person_has_locked_keeps_back_its_key_and_no_other() {
+    for mapping in [draft as fn(&str) -> Draft, stamped] {
+        let Some(tables) = Tables::new(mapping).await else { return };
+        write(&tables, &[message("1", "k"), message("2", "k"), message("x", "other")]).await;
+        let mut person = tables.pool.begin().await.unwrap();
+        sqlx::query(r#"select 1 from "Outbox_c" where "Body" = '1' for update"#)
+            .execute(&mut *person)
+            .await
+            .unwrap();
+        let source = source(&tables.tables[0]);
+        let claim = source.claim(10).await.unwrap();
+        assert_eq!(payloads(&claim.messages), ["x"], "2 must not overtake 1");
+        source.settle(&claim, &[Verdict::Done]).await.unwrap();
+        person.rollback().await.unwrap();
+        assert_eq!(payloads(&source.claim(10).await.unwrap().messages), ["1", "2"]);
+    }
+}
+
+#[tokio::test]
+async fn a_later_row_that_is_no_message_does_not_lock_out_an_earlier_one() {
+    let Some(tables) = Tables::new(draft).await else { return };
+    write(&tables, &[message("1", "k"), message("2", "k")]).await;
+    run(&tables.pool, r#"update "Outbox_c" set "Body" = null where "Body" = '2'"#).await;
+    let source = source(&tables.tables[0]);
+    for _ in 0..2 {
+        let claim = source.claim(10).await.unwrap();
+        assert_eq!(payloads(&claim.messages), ["1"], "an outage lets it come again");
+        source.settle(&claim, &[Verdict::Released]).await.unwrap();
+    }
+    let claim = source.claim(10).await.unwrap();
+    source.settle(&claim, &[Verdict::Done]).await.unwrap();
+    assert!(source.claim(10).await.unwrap().messages.is_empty());
+    assert_eq!(number(&tables.pool, r#"select count(*) from "Outbox_c" where "State" = 'dead'"#).await, 1);
+}
+
+#[tokio::test]
+async fn a_repair_leaves_alone_what_is_on_its_way() {
+    let Some(tables) = Tables::new(stamped).await else { return };
+    write(&tables, &[message("1", "k")]).await;
+    run(&tables.pool, r#"update "Outbox_c" set "Attempts" = 2"#).await;
+    let (table, source) = (&tables.tables[0], source(&tables.tables[0]));
+    let claim = source.claim(10).await.unwrap();
+    for repair in [Repair::Retry, Repair::Skip] {
+        assert_eq!(table.repair(&Filter::default(), repair, false).await.unwrap(), 0, "it is stamped");
+    }
+    source.settle(&claim, &[Verdict::Done]).await.expect("it is still ours");
+}
+
+#[tokio::test]
+async fn what_a_person_let_go_is_dead_no_more_where_the_mark_of_its_failure_stays() {
+    let mapping = |name: &str| Draft {
+        pending: text("SentAt IS NULL AND ClaimedAt IS NULL"),
+        done: text("SentAt = now"),
+        dead: text("ClaimedAt = now"),
+        ..draft(name)
+    };
+    let Some(tables) = Tables::new(mapping).await else { return };
+    write(&tables, &[message("1", "k"), message("2", "k")]).await;
+    let (table, source) = (&tables.tables[0], source(&tables.tables[0]));
+    let claim = source.claim(1).await.unwrap();
+    source.settle(&claim, &[dead()]).await.unwrap();
+    assert_eq!(table.repair(&Filter::default(), Repair::Skip, false).await.unwrap(), 1);
+    assert_eq!(table.status().await.unwrap()[0].dead, 0);
+    source.close().await.unwrap();
+    assert_eq!(payloads(&source.claim(10).await.unwrap().messages), ["2"]);
+}
+
+#[tokio::test]
+async fn a_time_without_end_and_a_row_for_later_stop_nobody() {
+    let mapping = |name: &str| Draft { due: text("ClaimedAt"), ..draft(name) };
+    let Some(tables) = Tables::new(mapping).await else { return };
+    write(&tables, &[message("1", "a"), message("2", "b"), message("3", "b")]).await;
+    run(
+        &tables.pool,
+        r#"update "Outbox_c" set "ClaimedAt" = 'infinity', "Attempts" = 1 where "Body" = '1';
+           update "Outbox_c" set "ClaimedAt" = now() + interval '1 day' where "Body" = '2'"#,
+    )
+    .await;
+    let claim = source(&tables.tables[0]).claim(10).await.unwrap();
+    assert_eq!(payloads(&claim.messages), ["3"], "2 is meant for tomorrow, and has not failed");
+}
