@@ -24,6 +24,6 @@ CREATE TABLE "OutboxMessages" (
 -- The ids that were published; one of these is never published again.
 CREATE TABLE "ProcessedEvents" (
     "EventId" uuid NOT NULL,
-    "ProcessedAt" timestamp with time zone NOT NULL,
+    "ProcessedAt" timestamp NOT NULL,
     CONSTRAINT "PK_ProcessedEvents" PRIMARY KEY ("EventId")
 );

@@ -1,4 +1,4 @@
-//! What a look at a source or a sink found: the words of `outboxd doctor`, and later of the dashboard.
+//! What a look at a source or a sink found: the words of `outboxd doctor`.
 
 use serde::Serialize;
 

@@ -158,7 +158,15 @@ impl Mapping {
     pub fn done_when(&self) -> Option<Condition> {
         match &self.done {
             Done::Delete => None,
-            Done::Set(set) => Some(Condition::All(set.iter().map(holds_after).collect())),
+            Done::Set(set) => {
+                let mut parts: Vec<_> = set.iter().map(holds_after).collect();
+                // Where a dead row has all the marks of one that is done, and more, it is not done for that.
+                if !self.dead.is_empty() && set.iter().all(|one| self.dead.contains(one)) {
+                    let more = self.dead.iter().filter(|one| !set.contains(one));
+                    parts.push(Condition::Any(more.map(fails_before).collect()));
+                }
+                Some(Condition::All(parts))
+            }
         }
     }
 
@@ -168,10 +176,11 @@ impl Mapping {
         let contradicts = |one: &Assignment| {
             self.dead.iter().any(|dead| dead.column == one.column && dead.value != one.value)
         };
-        if set.iter().any(contradicts) {
+        let told: Vec<_> = set.iter().filter(|one| !self.dead.contains(one)).collect();
+        if told.is_empty() || told.iter().any(|one| contradicts(one)) {
             return None;
         }
-        Some(Condition::Any(set.iter().map(fails_before).collect()))
+        Some(Condition::Any(told.into_iter().map(fails_before).collect()))
     }
 
     /// The column that says when a row was done.

@@ -86,7 +86,7 @@ pub enum Verb {
     Validate,
     /// Looks at every source and sink, and tells what is wrong with the fix to copy
     Doctor(DoctorArgs),
-    /// Makes or updates the tables of every source, or prints their SQL
+    /// Makes or updates the tables of every log, or prints their SQL
     Migrate(MigrateArgs),
     /// Runs every pipe until a signal: the first drains, the second leaves
     Run(RunArgs),

@@ -22,9 +22,8 @@ pub async fn examine(plan: &Plan, source: &SourcePlan) -> Vec<Finding> {
             postgres::Table::examine(url, &options.mapping, &reading(plan, source)).await
         }
         (Kind::Sqlite, _) => sqlite(source).await,
-        (kind, _) => {
-            vec![Finding::warning("connection", format!("doctor cannot look at {} yet", kind.as_str()))]
-        }
+        (_, Layout::Table(_)) => table(source).await,
+        (kind, _) => vec![Finding::failure("connection", format!("{} cannot be a source", kind.as_str()))],
     }
 }
 
@@ -32,6 +31,33 @@ pub async fn examine(plan: &Plan, source: &SourcePlan) -> Vec<Finding> {
 fn reading(plan: &Plan, source: &SourcePlan) -> Reading {
     let pipe = plan.pipes_from(&source.name).next();
     pipe.map_or_else(Reading::default, |pipe| backends::reading(&pipe.options, "outboxd doctor"))
+}
+
+/// What opening the table tells: whether it can be reached, and whether the mapping fits.
+async fn table(source: &SourcePlan) -> Vec<Finding> {
+    let opened = match Log::open(source).await {
+        Ok(opened) => opened,
+        Err(error) => return vec![Finding::error("table", &error)],
+    };
+    let mut findings = vec![Finding::ok("table", "connected, and the columns fit the mapping")];
+    match opened.admin().status().await {
+        Err(error) => findings.push(Finding::error("pending", &error)),
+        Ok(tables) => {
+            let pending: u64 = tables.iter().map(|table| table.pending).sum();
+            findings.push(Finding::ok("pending", format!("{pending} to be carried")));
+            findings.push(dead(tables.iter().map(|table| table.dead).sum()));
+        }
+    }
+    let unseen = "not looked at in this database: the grants, and whether an index serves the claim";
+    findings.push(Finding::ok("index", unseen));
+    findings
+}
+
+fn dead(count: u64) -> Finding {
+    if count == 0 {
+        return Finding::ok("dead", "none");
+    }
+    Finding::warning("dead", format!("{count} wait for a person")).fix("outboxd list --state dead")
 }
 
 async fn sqlite(source: &SourcePlan) -> Vec<Finding> {
@@ -50,13 +76,8 @@ async fn sqlite(source: &SourcePlan) -> Vec<Finding> {
     match told.await {
         Err(error) => findings.push(Finding::error("tables", &error)),
         Ok(cursors) => {
-            let dead: u64 = cursors.iter().map(|cursor| cursor.dead).sum();
             findings.push(Finding::ok("tables", "the tables of the log are there"));
-            findings.push(if dead == 0 {
-                Finding::ok("dead", "none")
-            } else {
-                Finding::warning("dead", format!("{dead} wait for a person")).fix("outboxd list --state dead")
-            });
+            findings.push(dead(cursors.iter().map(|cursor| cursor.dead).sum()));
         }
     }
     findings

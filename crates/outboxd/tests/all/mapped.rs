@@ -139,3 +139,23 @@ async fn a_broker_that_refuses_the_login_is_one_line_and_costs_nothing() {
         (&json!("pending"), &json!(0))
     );
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn doctor_tells_whether_a_table_in_mariadb_can_be_reached_and_fits() {
+    let Some(mariadb) = testbed::mariadb().await else { return };
+    let database = mariadb.database().await.unwrap();
+    let program = Program::with(&config(database.url(), &source("Events")));
+    let ran = program.run(&["doctor", "--format", "json"]);
+    assert_eq!(ran.code, 4, "{ran:#?}");
+    assert!(ran.stdout.contains("there is no table 'Events'"), "{ran:#?}");
+    let pool = sqlx::MySqlPool::connect(database.url()).await.unwrap();
+    let ddl = "create table `Events` (`Id` char(36) primary key, `Type` text not null, `Body` text, `At` datetime(6) not null,
+               `SentAt` datetime(6), `Attempts` int not null default 0, `Error` text)";
+    sqlx::raw_sql(ddl).execute(&pool).await.unwrap();
+    let ran = program.run(&["doctor", "--format", "json"]);
+    assert_eq!(ran.code, 0, "{ran:#?}");
+    assert!(
+        ran.stdout.contains("the columns fit the mapping") && ran.stdout.contains("0 to be carried"),
+        "{ran:#?}"
+    );
+}
