@@ -19,6 +19,8 @@ pub(crate) mod driver;
 #[cfg(any(feature = "postgres", feature = "mysql"))]
 pub(crate) mod look;
 mod mapping;
+#[cfg(any(feature = "postgres", feature = "mysql"))]
+mod memory;
 mod name;
 mod preset;
 #[cfg(any(feature = "postgres", feature = "mysql"))]
