@@ -89,6 +89,7 @@ mod source;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
 mod stats;
+#[cfg(any(feature = "postgres", feature = "mysql"))]
 pub mod table;
 mod tell;
 pub mod template;
