@@ -81,7 +81,8 @@ impl From<String> for MessageId {
 /// Names and values that travel beside the payload.
 pub type Headers = BTreeMap<String, String>;
 
-/// Headers from a JSON object; values that are not strings become their JSON text. Nothing if it is no object.
+/// Headers from a JSON object; values that are not strings become their JSON text, and null is no header. Nothing if
+/// it is no object.
 #[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
 pub(crate) fn headers_from_json(json: &str) -> Option<Headers> {
     if json == "{}" {
@@ -92,10 +93,11 @@ pub(crate) fn headers_from_json(json: &str) -> Option<Headers> {
     }
     let members: serde_json::Map<String, serde_json::Value> = serde_json::from_str(json).ok()?;
     let text = |value: serde_json::Value| match value {
-        serde_json::Value::String(text) => text,
-        other => other.to_string(),
+        serde_json::Value::Null => None,
+        serde_json::Value::String(text) => Some(text),
+        other => Some(other.to_string()),
     };
-    Some(members.into_iter().map(|(name, value)| (name, text(value))).collect())
+    Some(members.into_iter().filter_map(|(name, value)| Some((name, text(value)?))).collect())
 }
 
 /// Headers as a JSON object.
@@ -286,8 +288,9 @@ mod tests {
     #[test]
     #[cfg(any(feature = "postgres", feature = "sqlite"))]
     fn headers_written_by_others_may_hold_any_json() {
-        let headers = headers_from_json(r#"{"a": "x", "n": 3, "o": {"p": null}}"#).unwrap();
+        let headers = headers_from_json(r#"{"a": "x", "n": 3, "none": null, "o": {"p": null}}"#).unwrap();
         assert_eq!((&*headers["a"], &*headers["n"], &*headers["o"]), ("x", "3", r#"{"p":null}"#));
+        assert_eq!(headers.len(), 3, "null is no header");
         assert_eq!(headers_from_json("[1]"), None);
         assert_eq!(headers_from_json(&headers_to_json(&headers)), Some(headers));
     }

@@ -17,6 +17,7 @@ mod kafka;
 mod kills;
 mod mapped;
 mod mysql;
+mod presets;
 mod program;
 mod repair;
 mod secrets;

@@ -53,7 +53,7 @@ async fn insert(pool: &PgPool, table: &str) {
 }
 
 /// The one line of the log that is an error.
-fn error_line(ran: &Ran, code: i32) -> &str {
+pub fn error_line(ran: &Ran, code: i32) -> &str {
     assert_eq!(ran.code, code, "{ran:#?}");
     let errors: Vec<&str> = ran.stderr.lines().filter(|line| line.contains("ERROR")).collect();
     assert!(matches!(errors[..], [_]), "{ran:#?}");

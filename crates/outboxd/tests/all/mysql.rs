@@ -8,6 +8,7 @@ use sqlx::mysql::MySqlPool;
 use sqlx::{AssertSqlSafe, Row};
 
 use crate::broker::Queue;
+use crate::mapped::error_line;
 use crate::program::{PATIENCE, Program, Running};
 
 /// A table as an application of this database would have it, shared by lanes.
@@ -205,7 +206,14 @@ async fn a_mapping_that_does_not_fit_is_one_line() {
     let Some((url, _pool)) = database(ORDERS).await else { return };
     let program =
         Program::with(&RELAY.replace("payload = \"body\"", "payload = \"bodi\"")).env("DATABASE_URL", &url);
-    let ran = program.run(&["status"]);
-    assert_ne!(ran.code, 0);
-    assert!(ran.stderr.contains("payload: table 'order_events' has no column 'bodi'"), "{ran:#?}");
+    let what = "payload: table 'order_events' has no column 'bodi'";
+    let ran = program.run(&["run", "--once"]);
+    let line = error_line(&ran, 1);
+    assert!(line.contains(what) && line.contains("source 'orders' at mariadb://"), "{line}");
+    let listed = program.run(&["list"]);
+    let (error, help) = listed.only_error(1);
+    assert!(error.contains(what) && help.contains("outboxd doctor"), "{listed:#?}");
+    let status = program.run(&["status"]);
+    assert_eq!(status.code, 1, "{status:#?}");
+    assert_eq!(status.stderr.matches(what).count(), 1, "{status:#?}");
 }

@@ -237,6 +237,15 @@ fn follow(from: impl Read + Send + 'static) -> Receiver<String> {
     receive
 }
 
+/// How many messages a relay has delivered, by its last words.
+pub fn delivered(said: &str) -> u64 {
+    let counts = said.lines().filter(|line| line.contains(" stopped ")).map(|line| {
+        let (_, count) = line.split_once("delivered=").unwrap_or_else(|| panic!("{line}"));
+        count.split_whitespace().next().unwrap().parse::<u64>().unwrap()
+    });
+    counts.sum()
+}
+
 /// Every file of a folder that is text.
 pub fn texts(folder: &Path) -> Vec<(PathBuf, String)> {
     let entries = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());

@@ -11,6 +11,7 @@ use serde_json::json;
 use super::producer::save_event;
 use super::scene::{Registry, running};
 use crate::kills::{Kills, Ledger, STEPS};
+use crate::program::delivered;
 
 /// What a relay may have in flight: four claims of 20.
 const WINDOW: usize = 80;
@@ -73,10 +74,14 @@ async fn share(count: usize) {
     for relay in &relays {
         relay.signal("TERM");
     }
+    let mut shares = Vec::new();
     for relay in relays {
         let (code, said) = relay.end();
         assert_eq!(code, 0, "{said}");
+        shares.push(delivered(&said));
     }
+    assert!(shares.iter().filter(|share| **share > 0).count() > 1, "one did it all: {shares:?}");
+    assert_eq!(shares.iter().sum::<u64>(), 3_000, "{shares:?}");
     let mut arrived = registry.arrived(&registry.topic, 3_000).await;
     arrived.sort();
     assert_eq!(arrived.len(), 3_000, "none twice");

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use super::producer::Outbox;
 use super::{QUICK, Shop, assert_each_once, histories, running, write_steps};
-use crate::program::{Program, Running};
+use crate::program::{Program, Running, delivered};
 
 const EVENTS: usize = 3_000;
 
@@ -56,17 +56,28 @@ async fn share(file: &str, outbox: Outbox, count: usize, more: &[(&str, &str)], 
     sqlx::raw_sql(ALL).execute(&shop.pool).await.unwrap();
     let program = shop.program(file, more);
     // There before anybody is, so that every relay finds work at once.
-    let mut ids = write_on(&shop, outbox, EVENTS / 2).await;
+    let mut ids = write_on(&shop, outbox, EVENTS / 3).await;
     let relays = relays(&program, count);
-    ids.extend(write_on(&shop, outbox, EVENTS / 2).await);
+    ids.extend(write_on(&shop, outbox, EVENTS / 3).await);
+    if ordered {
+        // Each has its part by now, and none gives it back.
+        shop.until_number(&format!("{OWNERS}{LOCKS}"), i64::try_from(count).unwrap()).await;
+    }
+    ids.extend(write_on(&shop, outbox, EVENTS / 3).await);
     until_done(&shop).await;
     relays.iter().for_each(|relay| relay.signal("TERM"));
+    let mut shares = Vec::new();
     for relay in relays {
         let (code, said) = relay.end();
         // Shown if the test fails: a relay that had trouble may have sent something twice.
         said.lines().filter(|line| line.contains("WARN")).for_each(|line| eprintln!("{line}"));
         assert_eq!(code, 0, "{said}");
+        shares.push(delivered(&said));
     }
+    // Without order nobody has a part of their own, and whoever is quick has more.
+    let least = if ordered { count } else { 2 };
+    assert!(shares.iter().filter(|share| **share > 0).count() >= least, "not shared: {shares:?}");
+    assert_eq!(shares.iter().sum::<u64>(), ids.len() as u64, "{shares:?}");
     let arrived = shop.audit().await.drain().await;
     assert_each_once(&arrived, &ids);
     if ordered {

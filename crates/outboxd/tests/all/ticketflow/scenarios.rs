@@ -1,4 +1,4 @@
-//! A9: the four scenarios of the document, with its own file.
+//! A9: the four scenarios of the document, with its own file: by the document's rule for an outage, and by ours.
 
 use std::time::Duration;
 
@@ -6,9 +6,34 @@ use testbed::RabbitMq;
 
 use super::{COUNT, Mark, QUICK, Scene, ids, stop};
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a9_scenario_1_a_single_worker() {
-    let Some(scene) = Scene::shared(&COUNT).await else { return };
+/// A scenario under the document's rule, and again under our default.
+macro_rules! under_both_rules {
+    ($name:ident, $scenario:path) => {
+        mod $name {
+            #[tokio::test(flavor = "multi_thread")]
+            async fn by_the_rule_of_the_document() {
+                $scenario(&super::COUNT).await;
+            }
+
+            #[tokio::test(flavor = "multi_thread")]
+            async fn by_our_default() {
+                $scenario(&[]).await;
+            }
+        }
+    };
+}
+
+under_both_rules!(a9_scenario_1_a_single_worker, super::a_single_worker);
+under_both_rules!(a9_scenario_2_two_workers_compete_and_one_works, super::two_workers);
+under_both_rules!(a9_scenario_4_an_id_that_was_processed_is_not_published_again, super::a_known_id);
+
+type Rule<'a> = &'a [(&'a str, &'a str)];
+
+async fn a_single_worker(rule: Rule<'_>) {
+    let Some(scene) = Scene::shared(rule).await else { return };
+    // The rule of this run is the one that is meant.
+    let outage = &scene.program.json(&["config", "show"])["pipes"]["relay"]["outage"];
+    assert_eq!(outage == "count", !rule.is_empty(), "{outage}");
     let events = scene.create(10).await;
     let mut running = scene.run_active();
     let line = running.wait_for(" cycle ");
@@ -19,9 +44,8 @@ async fn a9_scenario_1_a_single_worker() {
     stop(running);
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a9_scenario_2_two_workers_compete_and_one_works() {
-    let Some(scene) = Scene::shared(&[&COUNT[..], &QUICK].concat()).await else { return };
+async fn two_workers(rule: Rule<'_>) {
+    let Some(scene) = Scene::shared(&[rule, &QUICK].concat()).await else { return };
     // Both at once.
     let mut workers = [scene.run(), scene.run()];
     let mut active = [None; 2];
@@ -100,9 +124,8 @@ async fn a9_scenario_3_the_broker_is_stopped_and_started_again() {
     workers.into_iter().for_each(|worker| drop(stop(worker)));
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a9_scenario_4_an_id_that_was_processed_is_not_published_again() {
-    let Some(scene) = Scene::shared(&COUNT).await else { return };
+async fn a_known_id(rule: Rule<'_>) {
+    let Some(scene) = Scene::shared(rule).await else { return };
     let events = scene.create(1).await;
     let running = scene.run_active();
     scene.until_dispatched().await;
