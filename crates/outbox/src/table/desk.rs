@@ -203,7 +203,7 @@ impl<D: Driver> Desk<'_, D> {
 
     pub(crate) fn replay(&self) -> Result<u64> {
         let what = "a mapped table cannot be replayed: its marks are its only progress";
-        Err(Error::new(ErrorKind::Invalid, what))
+        Err(Error::new(ErrorKind::Mapping, what))
     }
 
     pub(crate) async fn purge(&self, age: Duration, step: u32, dry_run: bool) -> Result<u64> {
@@ -211,7 +211,7 @@ impl<D: Driver> Desk<'_, D> {
         for layout in &self.tables {
             let Some(sql) = layout.old(age, step) else {
                 let what = "the mapping does not say when a row was done ('done' sets no column to now)";
-                return Err(Error::new(ErrorKind::Invalid, what));
+                return Err(Error::new(ErrorKind::Mapping, what));
             };
             let mut tx = self.driver.begin(None).await?;
             let ids: Vec<String> =

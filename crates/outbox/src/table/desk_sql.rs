@@ -306,5 +306,5 @@ impl Layout {
 }
 
 fn unable(why: &str) -> Error {
-    Error::new(ErrorKind::Invalid, format!("this cannot be asked of a mapped table: {why}"))
+    Error::new(ErrorKind::Mapping, format!("this cannot be asked of this table: {why}"))
 }

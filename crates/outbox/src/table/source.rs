@@ -25,8 +25,8 @@ use crate::policy::Verdict;
 use crate::sink::Cause;
 use crate::source::{Claim, Lease, Source};
 
-/// A database that does not answer for so long is taken for gone. Long enough for a claim without an index.
-const LIMIT: Duration = Duration::from_secs(60);
+/// A database that does not answer for twice the lease is taken for gone, but not before this.
+const LEAST_LIMIT: Duration = Duration::from_secs(10);
 
 /// How often a relay that stands by looks whether it may take over.
 const STAND_BY: Duration = Duration::from_millis(200);
@@ -165,6 +165,14 @@ impl<D: Driver> TableSource<D> {
     /// The rows of the open claims.
     pub(super) fn claimed(&self) -> HashSet<String> {
         self.open().iter().flat_map(|claim| claim.taken.iter().map(|taken| taken.id.clone())).collect()
+    }
+
+    /// A database may fall silent for ever, and nobody must wait that long.
+    async fn in_time<T>(&self, doing: &str, work: impl Future<Output = Result<T>>) -> Result<T> {
+        let limit = (self.reading.lease * 2).max(LEAST_LIMIT);
+        let silent =
+            || Error::new(ErrorKind::Timeout, format!("the database did not answer within {limit:?}"));
+        tokio::time::timeout(limit, work).await.unwrap_or_else(|_| Err(silent().while_doing(doing)))
     }
 
     async fn try_claim(&self, limit: usize) -> Result<Claim> {
@@ -373,14 +381,6 @@ impl Sorted {
     }
 }
 
-/// A database may fall silent for ever, and nobody must wait that long.
-async fn in_time<T>(doing: &str, work: impl Future<Output = Result<T>>) -> Result<T> {
-    tokio::time::timeout(LIMIT, work).await.unwrap_or_else(|_| {
-        Err(Error::new(ErrorKind::Timeout, format!("the database did not answer within {LIMIT:?}"))
-            .while_doing(doing))
-    })
-}
-
 fn tell_unfit(layout: &Layout, id: &str, cause: &Cause) {
     let table = &layout.table;
     if layout.mapping.can_be_dead() {
@@ -397,7 +397,7 @@ pub(crate) fn text(cells: &Cells, at: usize) -> Option<String> {
 #[async_trait]
 impl<D: Driver> Source for TableSource<D> {
     async fn claim(&self, limit: usize) -> Result<Claim> {
-        let claimed = in_time("claiming", self.try_claim(limit)).await;
+        let claimed = self.in_time("claiming", self.try_claim(limit)).await;
         if claimed.is_err() {
             self.undo();
         }
@@ -413,7 +413,7 @@ impl<D: Driver> Source for TableSource<D> {
             }
         }
         let changes = Changes::of(self.layout(), &open.taken, verdicts);
-        in_time("settling", self.write(open, &changes, verdicts)).await?;
+        self.in_time("settling", self.write(open, &changes, verdicts)).await?;
         self.after(open, verdicts);
         self.open().retain(|other| !Arc::ptr_eq(other, open));
         Ok(())

@@ -11,4 +11,5 @@ mod postgres;
 mod postgres_life;
 #[cfg(feature = "postgres")]
 mod promises;
+mod silent;
 mod takeover;
