@@ -5,6 +5,7 @@
 
 mod aside;
 mod catalog;
+mod check;
 mod claim_sql;
 mod condition;
 pub(crate) mod desk;
@@ -15,6 +16,7 @@ pub(crate) mod look;
 mod mapping;
 mod memory;
 mod name;
+mod parser;
 mod preset;
 mod row;
 mod settle;

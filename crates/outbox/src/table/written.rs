@@ -2,10 +2,11 @@
 
 use std::fmt;
 
-use super::condition::{Assignment, Condition, is_plain_column};
+use super::condition::{Assignment, Condition};
 use super::draft::Draft;
 use super::mapping::{ClaimBy, Done, Mapping, Origin, Tables};
 use super::name::Name;
+use super::parser::is_plain_column;
 
 impl fmt::Display for Condition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -3,7 +3,7 @@
 use super::role::{Role, find, normal, role_of};
 use super::{NO_ORDER, Seen, Suggestion};
 use crate::header;
-use crate::table::condition::is_plain_column;
+use crate::table::parser::is_plain_column;
 use crate::table::{Column, Draft, Name, STAMP_TIMEOUT, Type};
 
 /// How often a message is tried where the table counts but does not say how far.
