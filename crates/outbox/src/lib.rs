@@ -93,6 +93,7 @@ mod stats;
 pub mod table;
 mod tell;
 pub mod template;
+mod view;
 
 pub use error::{Error, ErrorKind, Result};
 pub use finding::{Finding, Level};
@@ -106,6 +107,7 @@ pub use sink::{Cause, Outcome, Rejection, Sink, code};
 pub use source::{Claim, Lease, Source, Start};
 pub use stats::Stats;
 pub use template::Template;
+pub use view::{Path, View};
 
 /// The Rust of the README, compiled so that it stays true.
 #[cfg(all(doctest, feature = "rabbitmq", feature = "sqlite"))]

@@ -26,6 +26,39 @@ pub mod header {
     pub const TRACEPARENT: &str = "traceparent";
     /// W3C trace state, as it was when the message was written.
     pub const TRACESTATE: &str = "tracestate";
+
+    /// Whose retries these are: the queue or topic in which attempts were spent. The six below belong to it.
+    pub const RETRY_ORIGIN: &str = "x-retry-origin";
+    /// Attempts spent so far.
+    pub const RETRY_ATTEMPTS: &str = "x-retry-attempts";
+    /// The code of the last failure.
+    pub const RETRY_CODE: &str = "x-retry-code";
+    /// The sentence of the last failure.
+    pub const RETRY_ERROR: &str = "x-retry-error";
+    /// When it first failed, RFC 3339.
+    pub const RETRY_FIRST_AT: &str = "x-retry-first-at";
+    /// When it last failed, RFC 3339.
+    pub const RETRY_AT: &str = "x-retry-at";
+    /// When it is due again, RFC 3339.
+    pub const RETRY_DUE: &str = "x-retry-due";
+
+    /// The queue or topic where a dead letter died. The five below belong to it.
+    pub const ERROR_ORIGIN: &str = "x-error-origin";
+    /// Attempts that were spent on it.
+    pub const ERROR_ATTEMPTS: &str = "x-error-attempts";
+    /// The code of the last failure.
+    pub const ERROR_CODE: &str = "x-error-code";
+    /// The sentence of the last failure.
+    pub const ERROR_TEXT: &str = "x-error-text";
+    /// When it first failed, RFC 3339.
+    pub const ERROR_FIRST_AT: &str = "x-error-first-at";
+    /// When it was given up, RFC 3339.
+    pub const ERROR_AT: &str = "x-error-at";
+
+    /// Who sent a dead letter back to where it came from.
+    pub const RETURNED_BY: &str = "x-returned-by";
+    /// When, RFC 3339.
+    pub const RETURNED_AT: &str = "x-returned-at";
 }
 
 /// The identity of a message, constant over retries, replays and brokers.

@@ -9,10 +9,12 @@ use std::str::FromStr;
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::message::Message;
+use crate::view::{Path, View};
 
 /// What may stand between braces, for the message that tells a mistake.
 const FIELDS: [&str; 7] = ["type", "type.dotted", "key", "id", "correlation_id", "time", "time.unix"];
 const HEADER: &str = "header.";
+const PAYLOAD: &str = "payload.";
 
 /// A text with fields of a message in it, as in `{type}` or `orders.{key|none}`.
 ///
@@ -26,8 +28,9 @@ const HEADER: &str = "header.";
 /// | `{time}` | when it happened, RFC 3339 |
 /// | `{time.unix}` | when it happened, whole seconds since 1970 |
 /// | `{header.NAME}` | a header; an error when the message does not have it |
+/// | `{payload.PATH}` | what stands there in a JSON payload, see [`Path`]; an error when nothing does |
 ///
-/// `{key|none}` and `{header.NAME|text}` give what to use instead of an error. `{{` and `}}` are braces.
+/// `{key|none}`, `{header.NAME|text}` and `{payload.PATH|text}` give what to use instead of an error. `{{` and `}}` are braces.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Template {
     text: String,
@@ -50,6 +53,7 @@ enum Field {
     Time,
     Unix,
     Header(String),
+    Payload(Path),
 }
 
 impl Template {
@@ -87,14 +91,19 @@ impl Template {
 
     /// The text for one message; an error of kind [`ErrorKind::Invalid`] when it lacks a field without default.
     pub fn render<'a>(&'a self, message: &'a Message) -> Result<Cow<'a, str>> {
+        self.render_view(&View::new(message))
+    }
+
+    /// The same, for a message of which several templates are rendered: its payload is read once.
+    pub fn render_view<'a>(&'a self, view: &View<'a>) -> Result<Cow<'a, str>> {
         // Most templates are one field or one text: those cost no allocation.
         match self.parts.as_slice() {
             [] => Ok(Cow::Borrowed("")),
-            [part] => self.part(part, message),
+            [part] => self.part(part, view),
             parts => {
                 let mut text = String::new();
                 for part in parts {
-                    text.push_str(&self.part(part, message)?);
+                    text.push_str(&self.part(part, view)?);
                 }
                 Ok(Cow::Owned(text))
             }
@@ -115,7 +124,8 @@ impl Template {
         &self.text
     }
 
-    fn part<'a>(&'a self, part: &'a Part, message: &'a Message) -> Result<Cow<'a, str>> {
+    fn part<'a>(&'a self, part: &'a Part, view: &View<'a>) -> Result<Cow<'a, str>> {
+        let message = view.message();
         let (field, default) = match part {
             Part::Text(text) => return Ok(Cow::Borrowed(text)),
             Part::Field(field, default) => (field, default.as_deref()),
@@ -129,18 +139,23 @@ impl Template {
             Field::Time => return Ok(Cow::Owned(message.occurred_at.to_string())),
             Field::Unix => return Ok(Cow::Owned(message.occurred_at.as_second().to_string())),
             Field::Header(name) => (message.headers.get(name).map(String::as_str), name.as_str()),
+            Field::Payload(path) => {
+                let value = view.text(path)?.or_else(|| default.map(str::to_owned));
+                return value.map(Cow::Owned).ok_or_else(|| self.lacks(&format!("'{path}' in its payload")));
+            }
         };
         value.or(default).map(Cow::Borrowed).ok_or_else(|| {
-            let what = if matches!(field, Field::Header(_)) {
-                format!("header '{missing}'")
+            if matches!(field, Field::Header(_)) {
+                self.lacks(&format!("header '{missing}'"))
             } else {
-                missing.into()
-            };
-            Error::new(
-                ErrorKind::Invalid,
-                format!("the message has no {what}, which the template '{}' asks for", self.text),
-            )
+                self.lacks(missing)
+            }
         })
+    }
+
+    fn lacks(&self, what: &str) -> Error {
+        let why = format!("the message has no {what}, which the template '{}' asks for", self.text);
+        Error::new(ErrorKind::Invalid, why)
     }
 }
 
@@ -182,13 +197,16 @@ fn field(inside: &str) -> Result<Part, String> {
         "correlation_id" => Field::Correlation,
         "time" => Field::Time,
         "time.unix" => Field::Unix,
+        _ if name.starts_with(PAYLOAD) => {
+            Field::Payload(Path::parse(&name[PAYLOAD.len()..]).map_err(|error| error.to_string())?)
+        }
         _ => match name.strip_prefix(HEADER) {
             Some("") => return Err("{header.} lacks the name of the header, as in {header.region}".into()),
             Some(header) => Field::Header(header.to_owned()),
             None => return Err(unknown(name)),
         },
     };
-    if default.is_some() && !matches!(field, Field::Key | Field::Header(_)) {
+    if default.is_some() && !matches!(field, Field::Key | Field::Header(_) | Field::Payload(_)) {
         return Err(format!("{{{name}}} is on every message and needs no default"));
     }
     Ok(Part::Field(field, default))
@@ -203,7 +221,7 @@ fn unknown(name: &str) -> String {
         .map(|(_, field)| format!("; did you mean {{{field}}}?"));
     let allowed = FIELDS.map(|field| format!("{{{field}}}")).join(", ");
     format!(
-        "there is no field {{{name}}}{}; allowed are {allowed} and {{header.NAME}}",
+        "there is no field {{{name}}}{}; allowed are {allowed}, {{header.NAME}} and {{payload.PATH}}",
         near.unwrap_or_default()
     )
 }
@@ -307,6 +325,10 @@ mod tests {
         let error = render("{header.region}", &message).unwrap_err();
         assert!(error.to_string().contains("no header 'region'"), "{error}");
         assert_eq!(render("{key|none}/{header.region|}", &message).unwrap(), "none/");
+        let message = Message::new("a", r#"{"to": {"name": "Ana"}}"#);
+        assert_eq!(render("{payload.to.name} {payload.cc|-}", &message).unwrap(), "Ana -");
+        let error = render("{payload.cc}", &message).unwrap_err();
+        assert!(error.to_string().contains("no 'cc' in its payload"), "{error}");
     }
 
     #[test]
