@@ -60,6 +60,7 @@
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 pub mod admin;
+pub mod broker;
 pub mod cloudevents;
 #[cfg(feature = "conformance")]
 pub mod conformance;

@@ -104,14 +104,20 @@ impl Lineup {
         if self.order == Order::None {
             claim.give_up_order();
         }
+        let defects = claim.defects().to_vec();
         self.open.push_back(Open { number, claim, messages, verdicts: vec![None; count], undecided: count });
+        for (index, cause) in defects {
+            self.write(Ticket { claim: number, index }, Verdict::defect(cause));
+        }
         for index in 0..count {
             self.line_up(Ticket { claim: number, index });
         }
     }
 
     fn line_up(&mut self, ticket: Ticket) {
-        let Some(open) = self.open.back() else { return };
+        let Some(open) = self.open.back().filter(|open| open.verdicts[ticket.index].is_none()) else {
+            return;
+        };
         let Some(message) = &open.messages[ticket.index] else { return };
         let key = match &message.key {
             Some(key) if self.order == Order::Key => key,

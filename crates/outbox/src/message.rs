@@ -55,6 +55,9 @@ pub mod header {
     /// When it was given up, RFC 3339.
     pub const ERROR_AT: &str = "x-error-at";
 
+    /// The routing key or topic that a message was first sent to, once a consumer has moved it.
+    pub const DESTINATION: &str = "x-first-destination";
+
     /// Who sent a dead letter back to where it came from.
     pub const RETURNED_BY: &str = "x-returned-by";
     /// When, RFC 3339.

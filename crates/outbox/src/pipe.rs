@@ -270,6 +270,9 @@ impl Run {
         }
         failpoint::pass("claimed");
         self.pipe.stats.add_claimed(count);
+        for (index, cause) in claim.defects() {
+            tell::verdict(&self.pipe.name, &claim.messages[*index], &Verdict::defect(cause.clone()));
+        }
         self.lineup.admit(number, claim);
         if count + skipped < self.pipe.batch && self.breaker.is_closed() {
             // The source had no more: let a few arrive, rather than ask for them one by one.

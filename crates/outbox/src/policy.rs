@@ -37,6 +37,13 @@ pub enum Verdict {
     Released,
 }
 
+impl Verdict {
+    /// Nobody can handle it: dead without an attempt, and its key goes on.
+    pub(crate) fn defect(cause: Cause) -> Self {
+        Self::Dead { attempts: 0, cause, holds: false }
+    }
+}
+
 /// How many messages of a claim, from the front, a log writes down; the rest it puts back as if never read.
 ///
 /// Released messages at the end need no trace, unless a later claim is open: then the reading has gone on
@@ -115,6 +122,8 @@ pub struct Policy {
     pub attempts: u32,
     /// Delays between the attempts of a message.
     pub retry: Backoff,
+    /// Fixed delays instead, one per failed attempt; after the last the message is dead. None: `retry` and `attempts`.
+    pub steps: Option<Vec<Duration>>,
     /// Delays between the probes of a sink that is unavailable.
     pub probe: Backoff,
     /// After so many rejections in a row for one cause the sink is at fault, not the messages. Only first attempts
@@ -130,6 +139,7 @@ impl Default for Policy {
             outage: Outage::Wait,
             attempts: 10,
             retry: Backoff { first: Duration::from_secs(1), most: Duration::from_secs(300) },
+            steps: None,
             probe: Backoff { first: Duration::from_secs(1), most: Duration::from_secs(30) },
             streak: 20,
         }
@@ -153,12 +163,26 @@ impl Policy {
     fn spend(&self, rejection: &Rejection, attempts_before: u32, jitter: f64) -> Verdict {
         let attempts = attempts_before.saturating_add(1);
         let cause = rejection.cause.clone();
-        if rejection.permanent || attempts >= self.attempts {
+        if rejection.permanent || attempts >= self.most_attempts() {
             let holds = self.order == Order::Key && self.on_dead == OnDead::Hold;
             return Verdict::Dead { attempts, cause, holds };
         }
-        let after = rejection.retry_after.unwrap_or_else(|| self.retry.delay(attempts, jitter));
+        let after = rejection.retry_after.unwrap_or_else(|| self.delay(attempts, jitter));
         Verdict::Retry { after: after.min(LONGEST_WAIT), attempts, cause }
+    }
+}
+
+impl Policy {
+    /// After so many attempts a message is dead.
+    pub fn most_attempts(&self) -> u32 {
+        let steps = |steps: &Vec<Duration>| u32::try_from(steps.len()).unwrap_or(u32::MAX).saturating_add(1);
+        self.steps.as_ref().map_or(self.attempts, steps)
+    }
+
+    /// The delay after `attempts` (at least 1) have failed.
+    fn delay(&self, attempts: u32, jitter: f64) -> Duration {
+        let step = |steps: &Vec<Duration>| steps.get(attempts.saturating_sub(1) as usize).copied();
+        self.steps.as_ref().and_then(step).unwrap_or_else(|| self.retry.delay(attempts, jitter))
     }
 }
 

@@ -94,6 +94,10 @@ pub mod code {
     pub const REFUSED: &str = "REFUSED";
     /// The message cannot be written in the form that the other side needs.
     pub const UNFIT: &str = "UNFIT";
+    /// The message has no id by which it could be told from its repetition.
+    pub const NO_ID: &str = "NO_ID";
+    /// A header that is needed cannot be read.
+    pub const BAD_HEADER: &str = "BAD_HEADER";
     /// A handler returned an error.
     pub const HANDLER: &str = "HANDLER";
     /// A handler panicked.

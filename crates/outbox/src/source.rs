@@ -12,6 +12,7 @@ use tokio::time::Instant;
 use crate::error::{Error, ErrorKind, Result};
 use crate::message::Message;
 use crate::policy::Verdict;
+use crate::sink::Cause;
 
 /// Where messages wait until a pipe takes them.
 ///
@@ -26,7 +27,7 @@ use crate::policy::Verdict;
 ///   without any other change. A claim of messages that were set aside says so ([`Claim::of_set_aside`]).
 /// - **S5** A message settled as dead does not come again until a person asks for it. If it holds its key,
 ///   later messages of the key are flagged as held ([`Claim::is_held`]), or do not come at all until it is
-///   free; otherwise they come, and are not flagged.
+///   free; otherwise they come, and are not flagged. A queue or topic of a broker cannot hold a key: there it goes on.
 /// - **S6** A message settled as behind comes again, in order, after the earlier ones of its key are done;
 ///   until then later messages of the key are flagged as held, or do not come at all.
 /// - **S7** A message settled as released comes again at once, with its attempts unchanged and before later
@@ -93,6 +94,7 @@ pub struct Claim {
     /// The messages; those of one key in their order. The pipe moves them out to deliver them.
     pub messages: Vec<Message>,
     held: Vec<bool>,
+    defects: Vec<(usize, Cause)>,
     set_aside: bool,
     skipped: usize,
     ordered: bool,
@@ -106,6 +108,7 @@ impl Claim {
         Self {
             messages,
             held: Vec::new(),
+            defects: Vec::new(),
             set_aside: false,
             skipped: 0,
             ordered: true,
@@ -124,6 +127,13 @@ impl Claim {
     pub fn with_held(mut self, held: Vec<bool>) -> Self {
         debug_assert!(held.is_empty() || held.len() == self.messages.len());
         self.held = held;
+        self
+    }
+
+    /// Tells which messages cannot be handled by anybody, and why: they are dead without an attempt.
+    #[must_use]
+    pub fn with_defects(mut self, defects: Vec<(usize, Cause)>) -> Self {
+        self.defects = defects;
         self
     }
 
@@ -159,6 +169,11 @@ impl Claim {
     /// Whether an earlier message of the same key was set aside before and is not done.
     pub fn is_held(&self, index: usize) -> bool {
         self.held.get(index).copied().unwrap_or(false)
+    }
+
+    /// Which messages cannot be handled, and why.
+    pub fn defects(&self) -> &[(usize, Cause)] {
+        &self.defects
     }
 
     /// Whether these messages were set aside before: nothing of their keys can be earlier.

@@ -1,0 +1,138 @@
+//! Keys of which a message waits in a retry queue or topic: what comes later of them has to wait as well.
+//!
+//! It is one consumer's memory. A broker tells nobody what is in its retry queues, so what another consumer moved
+//! there is not known here: order through retries needs one consumer per queue (or per partition).
+
+use std::collections::{HashMap, VecDeque};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::message::MessageId;
+
+/// So long after it was due, what has not come back has gone to somebody else.
+const GRACE: Duration = Duration::from_secs(60);
+
+/// The messages of one key that are not done, oldest first.
+#[derive(Debug, Default)]
+struct Line {
+    waiting: VecDeque<Waiting>,
+    /// The delay of the queue in which they wait; those behind follow the first there.
+    step: Duration,
+}
+
+#[derive(Debug)]
+struct Waiting {
+    id: MessageId,
+    /// In a retry queue until about then; none if it is here, to be delivered.
+    away: Option<Instant>,
+}
+
+/// The keys that are held, with what they wait for.
+#[derive(Debug, Default)]
+pub(crate) struct Held {
+    keys: HashMap<String, Line>,
+}
+
+impl Held {
+    /// A message has come: whether an earlier one of its key is still away.
+    pub(crate) fn came(&mut self, key: &str, id: &MessageId, now: Instant) -> Came {
+        let Some(line) = self.keys.get_mut(key) else { return Came::New };
+        line.waiting.retain(|other| other.id == *id || other.away.is_none_or(|until| until + GRACE > now));
+        if line.waiting.is_empty() {
+            self.keys.remove(key);
+            return Came::New;
+        }
+        let place = line.waiting.iter().position(|other| other.id == *id);
+        let earlier = place.unwrap_or(line.waiting.len());
+        if line.waiting.iter().take(earlier).any(|other| other.away.is_some()) {
+            return Came::Held;
+        }
+        match place {
+            Some(place) => {
+                line.waiting[place].away = None;
+                Came::Back
+            }
+            None => Came::New,
+        }
+    }
+
+    /// A message is in a retry queue for `step`.
+    pub(crate) fn moved(&mut self, key: &str, id: &MessageId, step: Duration, now: Instant) {
+        let line = self.keys.entry(key.to_owned()).or_default();
+        line.step = step;
+        let away = Some(now + step);
+        match line.waiting.iter_mut().find(|other| other.id == *id) {
+            Some(waiting) => waiting.away = away,
+            None => line.waiting.push_back(Waiting { id: id.clone(), away }),
+        }
+    }
+
+    /// A message is done with, one way or the other.
+    pub(crate) fn gone(&mut self, key: &str, id: &MessageId) {
+        let Some(line) = self.keys.get_mut(key) else { return };
+        line.waiting.retain(|other| other.id != *id);
+        if line.waiting.is_empty() {
+            self.keys.remove(key);
+        }
+    }
+
+    /// For how long the earlier ones of a key were put away.
+    pub(crate) fn step(&self, key: &str) -> Option<Duration> {
+        self.keys.get(key).map(|line| line.step)
+    }
+}
+
+/// What the coming of a message means.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Came {
+    /// Nothing of its key is known to wait.
+    New,
+    /// It waited, and nothing earlier of its key is away.
+    Back,
+    /// Something earlier of its key is away.
+    Held,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const STEP: Duration = Duration::from_secs(5);
+
+    fn id(text: &str) -> MessageId {
+        MessageId::from(text)
+    }
+
+    #[test]
+    fn later_ones_wait_until_the_earlier_are_back() {
+        let (mut held, now) = (Held::default(), Instant::now());
+        assert_eq!(held.came("k", &id("1"), now), Came::New);
+        held.moved("k", &id("1"), STEP, now);
+        assert_eq!(held.came("k", &id("2"), now), Came::Held);
+        assert_eq!(held.came("other", &id("3"), now), Came::New);
+        held.moved("k", &id("2"), STEP, now);
+        assert_eq!(held.step("k"), Some(STEP));
+        assert_eq!(held.came("k", &id("2"), now), Came::Held, "the first is still away");
+        held.moved("k", &id("2"), STEP, now);
+        assert_eq!(held.came("k", &id("1"), now), Came::Back);
+        assert_eq!(
+            held.came("k", &id("2"), now),
+            Came::Back,
+            "the first is here, so the lineup keeps the order"
+        );
+        assert_eq!(held.came("k", &id("4"), now), Came::New);
+        held.gone("k", &id("1"));
+        held.gone("k", &id("2"));
+        assert!(held.keys.is_empty());
+    }
+
+    #[test]
+    fn what_does_not_come_back_is_not_waited_for() {
+        let (mut held, now) = (Held::default(), Instant::now());
+        held.moved("k", &id("1"), STEP, now);
+        assert_eq!(held.came("k", &id("2"), now + STEP + GRACE - Duration::from_secs(1)), Came::Held);
+        assert_eq!(held.came("k", &id("2"), now + STEP + GRACE), Came::New);
+        assert!(held.keys.is_empty());
+    }
+}
