@@ -32,7 +32,12 @@ struct Waiting {
 #[derive(Debug, Default)]
 pub(crate) struct Held {
     keys: HashMap<String, Line>,
+    /// With so many keys it is time to look which of them nobody will hear of again.
+    sweep_at: usize,
 }
+
+/// Below this it is never time.
+const FEW: usize = 1_024;
 
 impl Held {
     /// A message has come: whether an earlier one of its key is still away.
@@ -59,6 +64,12 @@ impl Held {
 
     /// A message is in a retry queue for `step`.
     pub(crate) fn moved(&mut self, key: &str, id: &MessageId, step: Duration, now: Instant) {
+        if self.keys.len() >= self.sweep_at.max(FEW) {
+            self.keys.retain(|_, line| {
+                line.waiting.iter().any(|it| it.away.is_none_or(|until| until + GRACE > now))
+            });
+            self.sweep_at = self.keys.len() * 2;
+        }
         let line = self.keys.entry(key.to_owned()).or_default();
         line.step = step;
         let away = Some(now + step);
