@@ -61,8 +61,11 @@ pub(super) async fn send(
     let error = match (failed, cause) {
         (Some((it, fate)), _) => {
             let queue = it.envelope.routing_key.as_str();
-            let why = if *fate == Fate::Unroutable { "is gone" } else { "takes nothing; it may be full" };
-            Error::new(ErrorKind::Busy, format!("{place}: the queue '{queue}' {why}"))
+            let (kind, why) = match fate {
+                Fate::Unroutable => (ErrorKind::NotFound, "is gone"),
+                _ => (ErrorKind::Busy, "takes nothing; it may be full"),
+            };
+            Error::new(kind, format!("{place}: the queue '{queue}' {why}"))
         }
         (None, Some(cause)) => into_error(&cause),
         (None, None) => Error::new(ErrorKind::Timeout, format!("{place}: no confirm")),

@@ -206,7 +206,16 @@ impl WorkQueue {
             }
         }
         desk.acknowledge(&gone).await?;
-        error.map_or(Ok(()), Err)
+        error.map_or(Ok(()), |error| Err(self.not_moved(desk, error)))
+    }
+
+    /// What it means that messages could not be moved. A queue that is gone is declared with the next connection.
+    fn not_moved(&self, desk: &Desk, error: Error) -> Error {
+        if error.kind() == ErrorKind::NotFound {
+            tracing::warn!(error = error.chain(), "connecting anew, to declare what is missing");
+            desk.lose();
+        }
+        if desk.is_lost() { self.lost().caused_by(error) } else { error }
     }
 
     /// Up to `limit` messages from the front that may be in one claim: all new, or all back from a retry.
@@ -364,7 +373,7 @@ impl Source for WorkQueue {
         failpoint::pass("moved");
         self.note_moved(&mut lock(&token.entries), &moves, &steps, &arrived);
         if let Some(error) = error {
-            return Err(if desk.is_lost() { self.lost() } else { error });
+            return Err(self.not_moved(desk, error));
         }
         let done = self.finish(desk, &mut lock(&token.entries), verdicts);
         failpoint::pass("acknowledging");
