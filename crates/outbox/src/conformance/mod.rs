@@ -13,6 +13,7 @@
 #![allow(missing_docs, reason = "the name of a clause is its sentence")]
 
 pub mod admin;
+pub mod broker;
 pub mod inbox;
 pub mod sink;
 pub mod source;
