@@ -59,6 +59,21 @@ async fn claim_some(source: &impl Source, limit: usize) -> Result<Claim> {
     tokio::time::timeout(PATIENCE, asked).await.expect("nothing came")
 }
 
+/// Claims so many at once. A broker hands messages over one by one; those that came early are released meanwhile.
+async fn claim_exactly(source: &impl Source, count: usize) -> Claim {
+    let asked = async {
+        loop {
+            let claim = claim_some(source, count).await.unwrap();
+            if claim.messages.len() == count {
+                return claim;
+            }
+            settle_all(source, &claim, &Verdict::Released).await;
+            source.wait(Duration::from_millis(20)).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, asked).await.expect("not all came")
+}
+
 /// Claims until so many are done, in order; what is held is put behind, as a pipe would.
 async fn drain(source: &impl Source, count: usize) -> Vec<Message> {
     let mut came = Vec::new();
