@@ -84,6 +84,8 @@ pub mod postgres;
 #[cfg(feature = "rabbitmq")]
 pub mod rabbitmq;
 mod ready;
+#[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite"))]
+pub mod schema;
 mod setup;
 mod sink;
 mod source;
@@ -98,7 +100,9 @@ mod view;
 
 pub use error::{Error, ErrorKind, Result};
 pub use finding::{Finding, Level};
-pub use inbox::{Failure, Handler, Inbox, Lent};
+#[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite"))]
+pub use inbox::InboxTable;
+pub use inbox::{Attempt, Failed, Failure, Handled, Handler, Inbox, Lent};
 pub use message::{Headers, Limits, Message, MessageId, header};
 pub use migration::Migration;
 pub use policy::{Policy, Verdict};

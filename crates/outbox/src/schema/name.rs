@@ -58,10 +58,16 @@ impl Name {
         &self.0
     }
 
-    /// The name for SQL. The grammar leaves nothing to escape.
+    /// The name for standard SQL. The grammar leaves nothing to escape.
+    pub(crate) fn standard(&self) -> String {
+        format!("\"{}\"", self.0)
+    }
+
+    /// The name for SQL.
+    #[cfg(any(feature = "postgres", feature = "mysql"))]
     pub(crate) fn quoted(&self, dialect: Dialect) -> String {
         match dialect {
-            Dialect::Postgres => format!("\"{}\"", self.0),
+            Dialect::Postgres => self.standard(),
             Dialect::MySql => format!("`{}`", self.0),
         }
     }
@@ -89,6 +95,16 @@ pub struct TableName {
 }
 
 impl TableName {
+    /// For standard SQL.
+    #[cfg(feature = "sqlite")]
+    pub(crate) fn standard(&self) -> String {
+        match &self.schema {
+            Some(schema) => format!("{}.{}", schema.standard(), self.table.standard()),
+            None => self.table.standard(),
+        }
+    }
+
+    #[cfg(any(feature = "postgres", feature = "mysql"))]
     pub(crate) fn quoted(&self, dialect: Dialect) -> String {
         match &self.schema {
             Some(schema) => format!("{}.{}", schema.quoted(dialect), self.table.quoted(dialect)),
@@ -175,13 +191,18 @@ mod tests {
             Name::parse(bad).expect_err(bad);
         }
         assert!(Name::parse(&"x".repeat(64)).is_err());
-        assert_eq!(Name::parse_table("cap.published").unwrap().quoted(Dialect::MySql), "`cap.published`");
         for bad in ["", ".a", "a.", "a.b;c", "a.`b"] {
             Name::parse_table(bad).expect_err(bad);
         }
+    }
+
+    #[test]
+    #[cfg(any(feature = "postgres", feature = "mysql"))]
+    fn a_name_is_quoted_as_its_database_does() {
         let name = Name::parse("DispatchedAt").unwrap();
         assert_eq!(name.quoted(Dialect::Postgres), "\"DispatchedAt\"");
         assert_eq!(name.quoted(Dialect::MySql), "`DispatchedAt`");
+        assert_eq!(Name::parse_table("cap.published").unwrap().quoted(Dialect::MySql), "`cap.published`");
     }
 
     #[test]

@@ -1,129 +1,21 @@
-//! Handled once: the contract of an [`Inbox`], and the sink that runs a function under it.
+//! A function as a sink, in one transaction with an inbox.
 
-use std::fmt;
+use std::collections::{BTreeSet, HashMap};
 use std::future::Future;
-use std::ops::{Deref, DerefMut};
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use futures_util::FutureExt;
 use tokio::sync::oneshot;
 
+use super::{Failed, Failure, Inbox, Lent};
 use crate::error::{Error, ErrorKind, Result};
 use crate::failpoint;
-use crate::message::{Message, MessageId};
+use crate::message::Message;
 use crate::sink::{Cause, Outcome, Rejection, Sink, code};
-
-/// The ids that a consumer has handled, recorded in the transaction in which it handled them.
-///
-/// - **I1** Recording an id for the first time tells that it is new.
-/// - **I2** Recording it again, in this transaction or a later one, tells that it is known.
-/// - **I3** What is not committed was never recorded.
-/// - **I4** Consumers do not see each other's ids.
-/// - **I5** Of two transactions that record one id at the same time, at most one commits it as new.
-/// - **I6** `undo` takes back what was done and recorded for that id since `mark`, and nothing else.
-/// - **I7** Pruning forgets only what is older than the window, in bounded steps.
-#[async_trait]
-pub trait Inbox: Send + Sync + 'static {
-    /// An open transaction of the database.
-    type Tx: DerefMut + Send + 'static;
-
-    /// Opens a transaction.
-    async fn begin(&self) -> Result<Self::Tx>;
-
-    /// Records the ids; tells of each whether it is new. Ids are distinct.
-    async fn record(&self, tx: &mut Self::Tx, consumer: &str, ids: &[&MessageId]) -> Result<Vec<bool>>;
-
-    /// Marks the point to which `undo` goes back. A later mark replaces an earlier one.
-    async fn mark(&self, tx: &mut Self::Tx) -> Result<()>;
-
-    /// Goes back to the mark, and forgets the id.
-    async fn undo(&self, tx: &mut Self::Tx, consumer: &str, id: &MessageId) -> Result<()>;
-
-    /// Commits: effects and ids together.
-    async fn commit(&self, tx: Self::Tx) -> Result<()>;
-
-    /// Forgets one step (at most `step`) of ids older than `window`; tells how many.
-    async fn prune(&self, window: Duration, step: u32) -> Result<u64>;
-}
-
-/// The open transaction, lent to a handler: what it writes is committed together with the inbox.
-///
-/// It dereferences to the connection, as a transaction of `sqlx` does: `.execute(&mut *tx)`. It goes back when it is
-/// dropped, so when the handler is through.
-pub struct Lent<T> {
-    tx: Option<T>,
-    back: Option<oneshot::Sender<T>>,
-}
-
-impl<T> Lent<T> {
-    fn new(tx: T) -> (Self, oneshot::Receiver<T>) {
-        let (back, returned) = oneshot::channel();
-        (Self { tx: Some(tx), back: Some(back) }, returned)
-    }
-}
-
-impl<T: Deref> Deref for Lent<T> {
-    type Target = T::Target;
-    fn deref(&self) -> &T::Target {
-        self.tx.as_ref().expect("the transaction is here until the guard is dropped")
-    }
-}
-
-impl<T: DerefMut> DerefMut for Lent<T> {
-    fn deref_mut(&mut self) -> &mut T::Target {
-        self.tx.as_mut().expect("the transaction is here until the guard is dropped")
-    }
-}
-
-impl<T> Drop for Lent<T> {
-    fn drop(&mut self) {
-        if let (Some(tx), Some(back)) = (self.tx.take(), self.back.take()) {
-            // Nobody waits for it when the delivery itself was given up; dropped, it rolls back.
-            let _ = back.send(tx);
-        }
-    }
-}
-
-/// What a handler says when it could not handle a message.
-#[derive(Debug)]
-pub struct Failure {
-    reason: String,
-    permanent: bool,
-    retry_after: Option<Duration>,
-}
-
-impl Failure {
-    /// Try again, after the policy's delay.
-    pub fn retry(reason: impl fmt::Display) -> Self {
-        Self { reason: reason.to_string(), permanent: false, retry_after: None }
-    }
-
-    /// Try again, after this delay.
-    pub fn retry_after(reason: impl fmt::Display, delay: Duration) -> Self {
-        Self { reason: reason.to_string(), permanent: false, retry_after: Some(delay) }
-    }
-
-    /// Trying again cannot help: set it aside.
-    pub fn dead(reason: impl fmt::Display) -> Self {
-        Self { reason: reason.to_string(), permanent: true, retry_after: None }
-    }
-}
-
-impl<E: std::error::Error> From<E> for Failure {
-    fn from(error: E) -> Self {
-        let mut reason = error.to_string();
-        let mut source = error.source();
-        while let Some(beneath) = source {
-            reason.push_str(": ");
-            reason.push_str(&beneath.to_string());
-            source = beneath.source();
-        }
-        Self::retry(reason)
-    }
-}
 
 /// How long a handler may take for one message, unless told otherwise.
 const TIMEOUT: Duration = Duration::from_secs(60);
@@ -131,6 +23,9 @@ const TIMEOUT: Duration = Duration::from_secs(60);
 /// How long it may take until the transaction is back from a handler that was given up, and undone. A connection
 /// that was left in the middle of a statement first has to get to its end.
 const UNDO: Duration = Duration::from_secs(10);
+
+/// How long the note of a failure may take; it is not worth more.
+const NOTE: Duration = Duration::from_secs(5);
 
 /// A sink that runs a function once per message, in one transaction with the inbox.
 ///
@@ -143,20 +38,33 @@ pub struct Handler<I, F> {
     consumer: String,
     function: F,
     timeout: Duration,
+    /// Whether it was said that notes cannot be written; once is enough.
+    told: AtomicBool,
 }
 
 /// Why a transaction failed as a whole.
 enum Broken {
     /// The database cannot do it now, whatever the message: nothing is known of any.
-    Outage(Error),
+    Outage(Cause),
     /// It has to do with what was done for one of the messages.
     ByMessage(Error),
+    /// The id of one of the messages cannot be kept.
+    ById(Error),
+}
+
+impl Broken {
+    fn outage(error: &Error) -> Self {
+        Self::Outage(Cause::new(code::UNREACHABLE, error.chain()))
+    }
 }
 
 impl From<Error> for Broken {
     fn from(error: Error) -> Self {
-        let by_setup = [ErrorKind::Denied, ErrorKind::NotMigrated, ErrorKind::Config].contains(&error.kind());
-        if by_setup || error.is_temporary() { Self::Outage(error) } else { Self::ByMessage(error) }
+        let by_setup = matches!(
+            error.kind(),
+            ErrorKind::Denied | ErrorKind::NotMigrated | ErrorKind::Mapping | ErrorKind::Config
+        );
+        if by_setup || error.is_temporary() { Self::outage(&error) } else { Self::ByMessage(error) }
     }
 }
 
@@ -168,7 +76,7 @@ where
 {
     /// Handles messages as `consumer`, whose ids are kept apart from those of other consumers.
     pub fn new(inbox: Arc<I>, consumer: impl Into<String>, function: F) -> Self {
-        Self { inbox, consumer: consumer.into(), function, timeout: TIMEOUT }
+        Self { inbox, consumer: consumer.into(), function, timeout: TIMEOUT, told: AtomicBool::new(false) }
     }
 
     /// Sets how long the function may take for one message (60 s). One that takes longer is given up: its future is
@@ -182,12 +90,16 @@ where
     async fn handle_all(&self, messages: &[Message]) -> Result<Vec<Outcome>, Broken> {
         let begin = within(self.timeout, "opening a transaction", self.inbox.begin());
         // Nothing was done for a message yet that could be at fault.
-        let mut tx = begin.await.map_err(Broken::Outage)?;
-        let ids: Vec<_> = messages.iter().map(|message| &message.id).collect();
-        let record = self.inbox.record(&mut tx, &self.consumer, &ids);
-        let new = within(self.timeout, "recording what is handled", record).await?;
-        let mut outcomes = Vec::with_capacity(messages.len());
+        let mut tx = begin.await.map_err(|error| Broken::outage(&error))?;
+        let new = self.record(&mut tx, messages).await?;
+        let mut outcomes: Vec<Outcome> = Vec::with_capacity(messages.len());
+        let mut places = HashMap::with_capacity(messages.len());
         for (message, is_new) in messages.iter().zip(new) {
+            if let Some(earlier) = places.insert(&message.id, outcomes.len()) {
+                // A broker may hand out two copies at once: what became of one became of both.
+                outcomes.push(outcomes[earlier].clone());
+                continue;
+            }
             if !is_new {
                 tracing::debug!(id = %message.id, consumer = self.consumer, "known already, not handled again");
                 outcomes.push(Outcome::Delivered);
@@ -195,7 +107,7 @@ where
             }
             within(self.timeout, "setting a savepoint", self.inbox.mark(&mut tx)).await?;
             let (lent, returned) = Lent::new(tx);
-            let Some(rejection) = self.handle(lent, message).await else {
+            let Some(rejection) = self.handle(lent, message).await? else {
                 // A handler that keeps the transaction elsewhere gives it back when that ends.
                 tx = back(self.timeout, returned).await?;
                 outcomes.push(Outcome::Delivered);
@@ -219,19 +131,27 @@ where
         Ok(outcomes)
     }
 
+    /// Records the ids, each once; tells of each message whether it is new.
+    async fn record(&self, tx: &mut I::Tx, messages: &[Message]) -> Result<Vec<bool>, Broken> {
+        let ids: BTreeSet<_> = messages.iter().map(|message| &message.id).collect();
+        let ids: Vec<_> = ids.into_iter().collect();
+        let record = self.inbox.record(tx, &self.consumer, &ids);
+        let new = within(self.timeout, "recording what is handled", record).await.map_err(|error| {
+            if error.kind() == ErrorKind::Invalid { Broken::ById(error) } else { Broken::from(error) }
+        })?;
+        let is_new = |message: &Message| ids.binary_search(&&message.id).is_ok_and(|at| new[at]);
+        Ok(messages.iter().map(is_new).collect())
+    }
+
     /// Runs the function; tells why the message is rejected, if it is.
-    async fn handle(&self, lent: Lent<I::Tx>, message: &Message) -> Option<Rejection> {
+    async fn handle(&self, lent: Lent<I::Tx>, message: &Message) -> Result<Option<Rejection>, Broken> {
         // The call itself is in there too: a function may panic before it returns its future.
         let running = async { (self.function)(lent, message.clone()).await };
         let handled = tokio::time::timeout(self.timeout, AssertUnwindSafe(running).catch_unwind()).await;
-        let again = |cause| Some(Rejection { cause, permanent: false, retry_after: None });
+        let again = |cause| Ok(Some(Rejection { cause, permanent: false, retry_after: None }));
         match handled {
-            Ok(Ok(Ok(()))) => None,
-            Ok(Ok(Err(failure))) => Some(Rejection {
-                cause: Cause::new(code::HANDLER, failure.reason),
-                permanent: failure.permanent,
-                retry_after: failure.retry_after,
-            }),
+            Ok(Ok(Ok(()))) => Ok(None),
+            Ok(Ok(Err(failure))) => failure.judge().map(Some).map_err(Broken::Outage),
             Ok(Err(panic)) => again(Cause::new(code::PANIC, panic_text(&*panic))),
             Err(_) => {
                 let detail = format!("the handler was not through after {:?}", self.timeout);
@@ -249,33 +169,29 @@ where
                 Err(Broken::ByMessage(error)) => {
                     outcomes.push(Outcome::rejected(Cause::new(code::HANDLER, error.chain())));
                 }
-                Err(Broken::Outage(error)) => {
+                Err(Broken::ById(error)) => {
+                    outcomes.push(Outcome::refused(Cause::new(code::UNFIT, error.chain())));
+                }
+                Err(Broken::Outage(cause)) => {
                     // The rest would meet the same.
-                    outcomes.extend(unavailable(&error, messages.len() - outcomes.len()));
+                    outcomes.resize(messages.len(), Outcome::Unavailable(cause));
                     break;
                 }
             }
         }
         outcomes
     }
-}
 
-#[async_trait]
-impl<I, F, Fut> Sink for Handler<I, F>
-where
-    I: Inbox,
-    F: Fn(Lent<I::Tx>, Message) -> Fut + Send + Sync,
-    Fut: Future<Output = Result<(), Failure>> + Send,
-{
-    async fn deliver(&self, messages: &[Message]) -> Vec<Outcome> {
+    /// Together if that works, otherwise one by one.
+    async fn handle_batch(&self, messages: &[Message]) -> Vec<Outcome> {
         if messages.len() < 2 {
             return self.handle_each(messages).await;
         }
         match self.handle_all(messages).await {
             Ok(outcomes) => outcomes,
             // The transaction is gone as a whole, so nothing is known of any message.
-            Err(Broken::Outage(error)) => unavailable(&error, messages.len()),
-            Err(Broken::ByMessage(error)) => {
+            Err(Broken::Outage(cause)) => vec![Outcome::Unavailable(cause); messages.len()],
+            Err(Broken::ByMessage(error) | Broken::ById(error)) => {
                 let (count, error) = (messages.len(), error.chain());
                 tracing::debug!(
                     consumer = self.consumer,
@@ -286,6 +202,47 @@ where
                 self.handle_each(messages).await
             }
         }
+    }
+
+    /// Notes what was rejected, after its transaction is through. It changes no outcome.
+    async fn note(&self, messages: &[Message], outcomes: &[Outcome]) {
+        let failed = |(message, outcome): (_, _)| note_of(message, outcome);
+        let failures: Vec<Failed<'_>> = messages.iter().zip(outcomes).filter_map(failed).collect();
+        if failures.is_empty() {
+            return;
+        }
+        let note = self.inbox.note(&self.consumer, &failures);
+        let Err(error) = within(NOTE, "noting a failure", note).await else { return };
+        let (consumer, error) = (&self.consumer, error.chain());
+        if self.told.swap(true, Ordering::Relaxed) {
+            tracing::debug!(consumer, error, "a failure was not noted");
+        } else {
+            tracing::warn!(
+                consumer,
+                error,
+                "failures cannot be noted, so the history of a message lacks them"
+            );
+        }
+    }
+}
+
+fn note_of<'a>(message: &'a Message, outcome: &'a Outcome) -> Option<Failed<'a>> {
+    let Outcome::Rejected(rejection) = outcome else { return None };
+    let attempt = message.attempts.saturating_add(1);
+    Some(Failed { id: &message.id, attempt, cause: &rejection.cause, dead: rejection.permanent })
+}
+
+#[async_trait]
+impl<I, F, Fut> Sink for Handler<I, F>
+where
+    I: Inbox,
+    F: Fn(Lent<I::Tx>, Message) -> Fut + Send + Sync,
+    Fut: Future<Output = Result<(), Failure>> + Send,
+{
+    async fn deliver(&self, messages: &[Message]) -> Vec<Outcome> {
+        let outcomes = self.handle_batch(messages).await;
+        self.note(messages, &outcomes).await;
+        outcomes
     }
 }
 
@@ -304,10 +261,6 @@ async fn back<T>(limit: Duration, returned: oneshot::Receiver<T>) -> Result<T, B
         let why = "a handler did not give its transaction back";
         Broken::ByMessage(Error::new(ErrorKind::Unexpected, why))
     })
-}
-
-fn unavailable(error: &Error, count: usize) -> Vec<Outcome> {
-    vec![Outcome::Unavailable(Cause::new(code::UNREACHABLE, error.chain())); count]
 }
 
 fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {
