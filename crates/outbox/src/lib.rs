@@ -76,6 +76,7 @@ mod message;
 mod migration;
 #[cfg(feature = "mysql")]
 pub mod mysql;
+mod once;
 mod pipe;
 pub mod policy;
 #[cfg(feature = "postgres")]
@@ -100,6 +101,7 @@ pub use finding::{Finding, Level};
 pub use inbox::{Failure, Handler, Inbox, Lent};
 pub use message::{Headers, Limits, Message, MessageId, header};
 pub use migration::Migration;
+pub use once::Once;
 pub use policy::{Policy, Verdict};
 pub use ready::Group;
 pub use setup::Pipe;

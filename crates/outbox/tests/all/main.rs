@@ -14,6 +14,7 @@ mod kafka;
 mod lines;
 mod lives;
 mod memory;
+mod once;
 mod pipe;
 #[cfg(feature = "postgres")]
 mod postgres;
