@@ -9,6 +9,8 @@ mod cycle;
 mod faults;
 mod group;
 mod handler;
+#[cfg(feature = "http")]
+mod http;
 #[cfg(feature = "kafka")]
 mod kafka;
 mod lines;
