@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that fails should say where")]
 
+#[cfg(all(feature = "postgres", feature = "rabbitmq"))]
+mod consumer;
 #[cfg(all(feature = "failpoints", feature = "postgres", feature = "rabbitmq", feature = "sqlite"))]
 mod crash;
 mod cycle;
