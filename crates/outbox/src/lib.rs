@@ -92,6 +92,8 @@ pub mod rabbitmq;
 mod ready;
 mod setup;
 mod sink;
+#[cfg(feature = "smtp")]
+pub mod smtp;
 mod source;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
@@ -100,6 +102,8 @@ mod stats;
 pub mod table;
 mod tell;
 pub mod template;
+#[cfg(any(feature = "http", feature = "smtp"))]
+mod together;
 mod view;
 
 pub use error::{Error, ErrorKind, Result};

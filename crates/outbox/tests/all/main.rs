@@ -22,6 +22,8 @@ mod pipe;
 mod postgres;
 #[cfg(feature = "rabbitmq")]
 mod rabbitmq;
+#[cfg(feature = "smtp")]
+mod smtp;
 #[cfg(feature = "sqlite")]
 mod sqlite;
 mod streak;
