@@ -79,6 +79,8 @@ pub mod lines;
 mod lineup;
 pub mod memory;
 mod message;
+#[cfg(feature = "metrics")]
+pub mod meter;
 mod migration;
 #[cfg(feature = "mysql")]
 pub mod mysql;

@@ -16,6 +16,8 @@ mod kafka;
 mod lines;
 mod lives;
 mod memory;
+#[cfg(feature = "metrics")]
+mod meter;
 mod once;
 mod pipe;
 #[cfg(feature = "postgres")]
