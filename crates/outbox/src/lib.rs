@@ -80,6 +80,8 @@ pub mod lines;
 mod lineup;
 pub mod memory;
 mod message;
+#[cfg(feature = "metrics")]
+pub mod meter;
 mod migration;
 #[cfg(feature = "mysql")]
 pub mod mysql;
@@ -95,6 +97,8 @@ mod ready;
 pub mod schema;
 mod setup;
 mod sink;
+#[cfg(feature = "smtp")]
+pub mod smtp;
 mod source;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
@@ -103,6 +107,8 @@ mod stats;
 pub mod table;
 mod tell;
 pub mod template;
+#[cfg(any(feature = "http", feature = "smtp"))]
+mod together;
 mod view;
 
 pub use error::{Error, ErrorKind, Result};

@@ -25,9 +25,9 @@ pub struct EndpointConfig {
     /// Headers that every request bears besides those of its message, such as `authorization`. Their values are never
     /// shown.
     pub headers: Vec<(String, Template)>,
-    /// How long an answer may take once there is a connection (15 s).
+    /// How long an answer may take, the connection included (15 s).
     pub timeout: Duration,
-    /// How long a connection may take (5 s).
+    /// How long a connection may take (5 s, and no more than half of `timeout`).
     pub connect_timeout: Duration,
     /// Whether addresses that are not of the public Internet may be called. A URL whose host is literally `localhost`,
     /// `127.x.x.x` or `[::1]` needs no permission: it says what it does.
@@ -87,6 +87,11 @@ impl EndpointConfig {
             return Err(wrong("the concurrency must be from 1 to 1000".to_owned()));
         }
         Ok(())
+    }
+
+    /// How long a connection may take: less than an answer, so that the two can be told apart.
+    pub(super) fn connecting(&self) -> Duration {
+        self.connect_timeout.min(self.timeout / 2)
     }
 
     /// The URL, if requests may go there. The error does not repeat it: it may hold a password.

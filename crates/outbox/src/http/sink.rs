@@ -2,11 +2,9 @@
 
 use std::error::Error as StdError;
 use std::fmt;
-use std::sync::OnceLock;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use futures_util::StreamExt as _;
 use jiff::Timestamp;
 use reqwest::header::{HeaderMap, LOCATION, RETRY_AFTER};
 use reqwest::redirect::Policy;
@@ -22,6 +20,7 @@ use super::{envelope, tls};
 use crate::error::{Error, ErrorKind, Result};
 use crate::message::Message;
 use crate::sink::{Cause, Outcome, Sink, code};
+use crate::together;
 
 /// The code of a cause: the endpoint took the connection and the request, and closed it without an answer.
 pub const NO_ANSWER: &str = "NO_ANSWER";
@@ -63,8 +62,8 @@ const SENDINGS: usize = 2;
 /// made, so a name cannot be turned after the check. The exception is a URL that names this machine literally. No proxy
 /// of the environment is used, and there are no cookies.
 ///
-/// A call takes up to `connect_timeout` and `timeout` for each `concurrency` messages of it, twice where connections
-/// are lost: make the batches of the pipe small. When the endpoint cannot be reached the rest of the call is not tried.
+/// A call takes up to `timeout` for each `concurrency` messages of it, twice where connections are lost: make the batches
+/// of the pipe small. Once the endpoint cannot be reached the rest of the call is not tried.
 pub struct Endpoint {
     client: Client,
     url: Url,
@@ -104,7 +103,7 @@ impl Endpoint {
             .redirect(Policy::none())
             .no_proxy()
             .referer(false)
-            .connect_timeout(config.connect_timeout)
+            .connect_timeout(config.connecting())
             .user_agent(concat!("outboxd/", env!("CARGO_PKG_VERSION")))
             .build()
             .map_err(|error| {
@@ -126,25 +125,13 @@ impl Endpoint {
             Ok(())
         };
         let connected: Result<(), Box<dyn StdError + Send + Sync>> =
-            timeout(self.config.connect_timeout, connecting)
+            timeout(self.config.connecting(), connecting)
                 .await
                 .unwrap_or_else(|_| Err(self.no_connection().into()));
         connected.map_err(|error| {
             let kind = if error.is::<Forbidden>() { ErrorKind::Config } else { ErrorKind::Unreachable };
             Error::new(kind, format!("cannot call {}: {}", self.place, words(&*error)))
         })
-    }
-
-    /// Posts, unless the endpoint is known to be gone: the rest of a call would meet the same, each after its own time limit.
-    async fn post_unless(&self, gone: &OnceLock<Cause>, message: &Message) -> Outcome {
-        if let Some(cause) = gone.get() {
-            return Outcome::Unavailable(cause.clone());
-        }
-        let outcome = self.post(message).await;
-        if let Outcome::Unavailable(cause) = &outcome {
-            let _ = gone.set(cause.clone());
-        }
-        outcome
     }
 
     async fn post(&self, message: &Message) -> Outcome {
@@ -171,9 +158,8 @@ impl Endpoint {
 
     async fn send(&self, message: &Message, headers: HeaderMap) -> Result<Answer, Fault> {
         let request = self.client.post(self.url.clone()).headers(headers).body(message.payload.clone());
-        // A connection that takes too long is given up by the client, and told as such: what is late here is the answer.
-        let limit = self.config.connect_timeout + self.config.timeout;
-        let response = timeout(limit, request.send()).await.map_err(|_| Fault::Late)?;
+        // A connection that takes too long is given up before, and told as such: what is late here is the answer.
+        let response = timeout(self.config.timeout, request.send()).await.map_err(|_| Fault::Late)?;
         let response = response.map_err(|error| self.fault(&error))?;
         Ok(read(response).await)
     }
@@ -189,7 +175,7 @@ impl Endpoint {
     }
 
     fn no_connection(&self) -> String {
-        format!("no connection within {:?}", self.config.connect_timeout)
+        format!("no connection within {:?}", self.config.connecting())
     }
 }
 
@@ -202,12 +188,7 @@ impl fmt::Debug for Endpoint {
 #[async_trait]
 impl Sink for Endpoint {
     async fn deliver(&self, messages: &[Message]) -> Vec<Outcome> {
-        let gone = OnceLock::new();
-        let mut posts = Vec::with_capacity(messages.len());
-        for message in messages {
-            posts.push(self.post_unless(&gone, message));
-        }
-        futures_util::stream::iter(posts).buffered(self.config.concurrency).collect().await
+        together::deliver(messages, self.config.concurrency, |message| self.post(message)).await
     }
 }
 

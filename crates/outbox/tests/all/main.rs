@@ -18,12 +18,16 @@ mod kafka;
 mod lines;
 mod lives;
 mod memory;
+#[cfg(feature = "metrics")]
+mod meter;
 mod once;
 mod pipe;
 #[cfg(feature = "postgres")]
 mod postgres;
 #[cfg(feature = "rabbitmq")]
 mod rabbitmq;
+#[cfg(feature = "smtp")]
+mod smtp;
 #[cfg(feature = "sqlite")]
 mod sqlite;
 mod streak;
