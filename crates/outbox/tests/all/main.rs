@@ -13,7 +13,11 @@ mod handler;
 mod kafka;
 mod lines;
 mod lives;
+#[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
+mod mapped_inbox;
 mod memory;
+#[cfg(feature = "mysql")]
+mod mysql;
 mod pipe;
 #[cfg(feature = "postgres")]
 mod postgres;
