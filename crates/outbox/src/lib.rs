@@ -48,7 +48,7 @@
 //! | --- | --- |
 //! | `sqlite` | the log, the inbox and their administration in a SQLite file |
 //! | `postgres` | the same in PostgreSQL, and tables that exist already |
-//! | `mysql` | tables that exist already, in MariaDB and MySQL |
+//! | `mysql` | the inbox, and tables that exist already, in MariaDB and MySQL |
 //! | `rabbitmq` | the sink to an exchange |
 //! | `kafka` | the sink to a topic; it builds librdkafka, which needs make, a C++ compiler, OpenSSL and zlib |
 //! | `http` | the handler that posts to an endpoint of an application in any language |

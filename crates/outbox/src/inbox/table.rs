@@ -156,11 +156,6 @@ impl Keys {
         }
     }
 
-    /// The ids as the column has them.
-    pub(crate) fn ids(&self, ids: &[&MessageId]) -> Result<Vec<String>> {
-        ids.iter().map(|id| self.id(id)).collect()
-    }
-
     /// Whether the name of the consumer fits: cut off, it would be another's.
     pub(crate) fn check_consumer(&self, consumer: &str) -> Result<()> {
         match self.consumer {

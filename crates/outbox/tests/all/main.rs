@@ -17,10 +17,14 @@ mod http;
 mod kafka;
 mod lines;
 mod lives;
+#[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
+mod mapped_inbox;
 mod memory;
 #[cfg(feature = "metrics")]
 mod meter;
 mod once;
+#[cfg(feature = "mysql")]
+mod mysql;
 mod pipe;
 #[cfg(feature = "postgres")]
 mod postgres;

@@ -83,7 +83,7 @@ impl crate::Inbox for Inbox {
 
     async fn record(&self, tx: &mut Self::Tx, consumer: &str, ids: &[&MessageId]) -> Result<Vec<bool>> {
         self.shape.keys.check_consumer(consumer)?;
-        let texts = self.shape.keys.ids(ids)?;
+        let texts = ids.iter().map(|id| self.shape.keys.id(id)).collect::<Result<Vec<_>>>()?;
         let rows = self.query(self.shape.record(), texts.clone(), consumer).fetch_all(&mut **tx).await;
         let rows = rows.map_err(self.failed("recording in the inbox"))?;
         let new: HashSet<String> = rows.iter().map(|row| row.get("id")).collect();

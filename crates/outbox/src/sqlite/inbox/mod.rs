@@ -120,7 +120,8 @@ impl crate::Inbox for Inbox {
 
     async fn record(&self, tx: &mut Self::Tx, consumer: &str, ids: &[&MessageId]) -> Result<Vec<bool>> {
         let (shape, mut new) = (&self.shape, HashSet::new());
-        let texts = shape.keys.ids(ids)?;
+        shape.keys.check_consumer(consumer)?;
+        let texts = ids.iter().map(|id| shape.keys.id(id)).collect::<Result<Vec<_>>>()?;
         for chunk in texts.chunks(sql::CHUNK) {
             let mut query = QueryBuilder::<Sqlite>::new(shape.insert());
             query.push_values(chunk, |mut row, id| {
