@@ -17,6 +17,7 @@
 //!
 //! Nothing here belongs to the runtime of the test that asked first: the work is done on plain threads.
 
+mod certificates;
 mod kafka;
 mod leash;
 mod mariadb;
@@ -29,6 +30,7 @@ mod rabbitmq;
 mod run;
 mod server;
 
+pub use certificates::Certificates;
 #[cfg(feature = "kafka")]
 pub use kafka::Record;
 pub use kafka::{Kafka, PASSWORD, STRANGER, USER};

@@ -247,7 +247,11 @@ where
 }
 
 /// What the database answers, if it does so in time.
-async fn within<T>(limit: Duration, what: &str, asked: impl Future<Output = Result<T>>) -> Result<T> {
+pub(crate) async fn within<T>(
+    limit: Duration,
+    what: &str,
+    asked: impl Future<Output = Result<T>>,
+) -> Result<T> {
     tokio::time::timeout(limit, asked).await.unwrap_or_else(|_| {
         let why = format!("{what}: no answer within {limit:?}");
         Err(Error::new(ErrorKind::Timeout, why))

@@ -15,6 +15,7 @@ use serde::Serialize;
 
 pub use failure::Failure;
 pub use handler::Handler;
+pub(crate) use handler::within;
 pub use lent::Lent;
 #[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite"))]
 pub use table::InboxTable;

@@ -9,11 +9,14 @@ mod cycle;
 mod faults;
 mod group;
 mod handler;
+#[cfg(feature = "http")]
+mod http;
 #[cfg(feature = "kafka")]
 mod kafka;
 mod lines;
 mod lives;
 mod memory;
+mod once;
 mod pipe;
 #[cfg(feature = "postgres")]
 mod postgres;
