@@ -3,19 +3,18 @@
 //!
 //! A key is known by being asked for, so the list behind "did you mean" cannot drift from the code.
 
+mod value;
+
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::fmt::Display;
-use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use crate::environment::expand;
 use crate::mistake::{At, Mistakes, Place, did_you_mean, nearest, start};
-use crate::quantity::{parse_duration, parse_size, show_duration, show_size};
 use crate::secret::mask;
 
 /// What a section needs to read its values.
@@ -61,6 +60,11 @@ impl<'a> Section<'a> {
         Self { reader, path, shape, table, place, asked: RefCell::default(), missing: RefCell::default() }
     }
 
+    /// Where the section begins.
+    pub fn place(&self) -> Place {
+        self.place
+    }
+
     /// Where a key's value stands, or the section if it is not set.
     pub fn place_of(&self, key: &str) -> Place {
         self.table.get(key).map_or(self.place, |value| start(value.span()))
@@ -81,6 +85,11 @@ impl<'a> Section<'a> {
         self.entry(key).is_some()
     }
 
+    /// Whether the key is set to a table, which does not make it known.
+    pub fn is_table(&self, key: &str) -> bool {
+        self.table.get(key).is_some_and(|value| matches!(value.get_ref(), DeValue::Table(_)))
+    }
+
     fn entry(&self, key: &'static str) -> Option<&'a Spanned<DeValue<'a>>> {
         self.asked.borrow_mut().push(key);
         let shape = join(&self.shape, key);
@@ -98,6 +107,12 @@ impl<'a> Section<'a> {
             }
         };
         let what = format!("{}{quoted}: {rule}", join(&self.path, key));
+        self.reader.mistakes.note(self.place_of(key), what, help);
+    }
+
+    /// The same for a value that nobody may see.
+    pub fn note_hidden(&self, key: &str, rule: impl Display, help: impl Into<String>) {
+        let what = format!("{}: {rule}", join(&self.path, key));
         self.reader.mistakes.note(self.place_of(key), what, help);
     }
 
@@ -148,11 +163,14 @@ impl<'a> Section<'a> {
         Some(At::new(self.reader.base.join(text.value), text.place))
     }
 
-    /// The content of a file that holds a secret, without its last line break.
-    pub fn secret_file(&self, key: &'static str) -> Option<At<String>> {
-        let path = self.path(key)?;
+    /// The content of a file, as it is.
+    pub fn file(&self, key: &'static str) -> Option<At<String>> {
+        self.path(key).and_then(|path| self.read(key, path))
+    }
+
+    fn read(&self, key: &str, path: At<PathBuf>) -> Option<At<String>> {
         match std::fs::read_to_string(&path.value) {
-            Ok(content) => Some(At::new(content.trim_end_matches(['\r', '\n']).to_owned(), path.place)),
+            Ok(content) => Some(At::new(content, path.place)),
             Err(error) => {
                 self.note(key, format!("cannot be read: {error}"), "check the path and its permissions");
                 None
@@ -160,125 +178,16 @@ impl<'a> Section<'a> {
         }
     }
 
-    /// A duration within limits.
-    pub fn duration(&self, key: &'static str, limits: RangeInclusive<Duration>, into: &mut Duration) {
-        let Some(text) = self.text(key) else { return };
-        if let Some(value) = self.check_duration(key, &text.value, limits) {
-            *into = value;
-        }
+    /// The content of a file that holds a secret, without its last line break.
+    pub fn secret_file(&self, key: &'static str) -> Option<At<String>> {
+        self.file(key).map(without_last_break)
     }
 
-    /// A duration within limits, or the word `never`.
-    pub fn duration_or_never(
-        &self,
-        key: &'static str,
-        limits: RangeInclusive<Duration>,
-        into: &mut Option<Duration>,
-    ) {
-        let Some(text) = self.text(key) else { return };
-        if text.value == "never" {
-            *into = None;
-        } else if let Some(value) = self.check_duration(key, &text.value, limits) {
-            *into = Some(value);
-        }
-    }
-
-    fn check_duration(&self, key: &str, text: &str, limits: RangeInclusive<Duration>) -> Option<Duration> {
-        match parse_duration(text) {
-            Ok(value) if limits.contains(&value) => return Some(value),
-            Ok(_) => {
-                let (least, most) = (show_duration(*limits.start()), show_duration(*limits.end()));
-                self.note(key, "is out of range", format!("choose from {least} to {most}"));
-            }
-            Err(rule) => self.note(key, "is no duration", rule),
-        }
-        None
-    }
-
-    /// A size in bytes within limits.
-    pub fn size(&self, key: &'static str, limits: RangeInclusive<usize>, into: &mut usize) {
-        let Some(text) = self.text(key) else { return };
-        match parse_size(&text.value) {
-            Ok(value) if limits.contains(&value) => *into = value,
-            Ok(_) => {
-                let (least, most) = (show_size(*limits.start()), show_size(*limits.end()));
-                self.note(key, "is out of range", format!("choose from {least} to {most}"));
-            }
-            Err(rule) => self.note(key, "is no size", rule),
-        }
-    }
-
-    /// A whole number within limits.
-    pub fn count(&self, key: &'static str, limits: RangeInclusive<u32>, into: &mut u32) {
-        let Some(value) = self.entry(key) else { return };
-        let help = format!("choose from {} to {}", limits.start(), limits.end());
-        let DeValue::Integer(number) = value.get_ref() else {
-            return self.note_type(key, value.get_ref(), "a whole number", &help);
-        };
-        match u32::from_str_radix(number.as_str(), number.radix()) {
-            Ok(number) if limits.contains(&number) => *into = number,
-            _ => self.note(key, "is out of range", help),
-        }
-    }
-
-    /// A whole number of 64 bits, also a negative one.
-    pub fn integer(&self, key: &'static str) -> Option<i64> {
-        let value = self.entry(key)?;
-        let help = "write a number of 64 bits, without quotes";
-        let DeValue::Integer(number) = value.get_ref() else {
-            self.note_type(key, value.get_ref(), "a whole number", help);
-            return None;
-        };
-        let read = i64::from_str_radix(number.as_str(), number.radix());
-        if read.is_err() {
-            self.note(key, "is out of range", help);
-        }
-        read.ok()
-    }
-
-    /// `true` or `false`.
-    pub fn flag(&self, key: &'static str, into: &mut bool) {
-        let Some(value) = self.entry(key) else { return };
-        match value.get_ref() {
-            DeValue::Boolean(flag) => *into = *flag,
-            other => self.note_type(key, other, "true or false", "write it without quotes"),
-        }
-    }
-
-    /// One of several words.
-    pub fn choice<T: Copy>(&self, key: &'static str, words: &[(&'static str, T)], into: &mut T) {
-        let Some(text) = self.text(key) else { return };
-        match words.iter().find(|(word, _)| *word == text.value) {
-            Some((_, value)) => *into = *value,
-            None => {
-                let known: Vec<&str> = words.iter().map(|(word, _)| *word).collect();
-                let rule = format!("must be one of: {}", known.join(", "));
-                let help = did_you_mean(&text.value, known);
-                self.note(key, rule, help);
-            }
-        }
-    }
-
-    /// A list of strings.
-    pub fn texts(&self, key: &'static str) -> Vec<At<String>> {
-        let Some(value) = self.entry(key) else { return Vec::new() };
-        let DeValue::Array(items) = value.get_ref() else {
-            self.note_type(key, value.get_ref(), "a list of strings", "write it as [\"…\", \"…\"]");
-            return Vec::new();
-        };
-        items.iter().filter_map(|item| self.expand(key, item)).collect()
-    }
-
-    /// A string, or a list of at least one.
-    pub fn one_or_more(&self, key: &'static str) -> Vec<At<String>> {
-        match self.entry(key).map(Spanned::get_ref) {
-            Some(DeValue::Array(items)) if items.is_empty() => {
-                self.note(key, "is an empty list", "name at least one, or remove the key");
-                Vec::new()
-            }
-            Some(DeValue::Array(_)) => self.texts(key),
-            _ => self.text(key).into_iter().collect(),
-        }
+    /// The contents of one or more such files.
+    pub fn secret_files(&self, key: &'static str) -> Vec<At<String>> {
+        let path = |text: At<String>| At::new(self.reader.base.join(text.value), text.place);
+        let paths = self.one_or_more(key).into_iter().map(path);
+        paths.filter_map(|path| self.read(key, path)).map(without_last_break).collect()
     }
 
     /// A list of tables.
@@ -373,8 +282,8 @@ impl<'a> Section<'a> {
     /// Notes keys that nobody asked for, then those that are missing.
     ///
     /// `elsewhere` are keys that exist for another kind of this section, with the words for that kind. A
-    /// misspelt key is one mistake: it is not told again as missing.
-    pub fn finish(self, elsewhere: &[(&str, &str)]) {
+    /// misspelt key is one mistake: it is not told again as missing. Tells what misspelt keys were meant to be.
+    pub fn finish(self, elsewhere: &[(&'static str, &str)]) -> Vec<&'static str> {
         let asked = self.asked.into_inner();
         let mut explained = Vec::new();
         let mut unknown = Vec::new();
@@ -403,7 +312,12 @@ impl<'a> Section<'a> {
         for (place, what, help) in unknown {
             self.reader.mistakes.note(place, what, help);
         }
+        explained
     }
+}
+
+fn without_last_break(text: At<String>) -> At<String> {
+    At::new(text.value.trim_end_matches(['\r', '\n']).to_owned(), text.place)
 }
 
 fn join(path: &str, key: &str) -> String {
