@@ -81,6 +81,7 @@ mod pipe;
 pub mod policy;
 #[cfg(feature = "postgres")]
 pub mod postgres;
+mod publisher;
 #[cfg(feature = "rabbitmq")]
 pub mod rabbitmq;
 mod ready;
@@ -90,6 +91,7 @@ mod source;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
 mod stats;
+mod store;
 #[cfg(any(feature = "postgres", feature = "mysql"))]
 pub mod table;
 mod tell;
@@ -102,11 +104,13 @@ pub use inbox::{Failure, Handler, Inbox, Lent};
 pub use message::{Headers, Limits, Message, MessageId, header};
 pub use migration::Migration;
 pub use policy::{Policy, Verdict};
+pub use publisher::{Kept, Published, Publisher};
 pub use ready::Group;
 pub use setup::Pipe;
 pub use sink::{Cause, Outcome, Rejection, Sink, code};
 pub use source::{Claim, Lease, Source, Start};
 pub use stats::Stats;
+pub use store::Store;
 pub use template::Template;
 pub use view::{Path, View};
 

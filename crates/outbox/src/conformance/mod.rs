@@ -16,6 +16,7 @@ pub mod admin;
 pub mod inbox;
 pub mod sink;
 pub mod source;
+pub mod store;
 
 use std::time::Duration;
 
