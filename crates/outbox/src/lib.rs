@@ -90,6 +90,7 @@ mod pipe;
 pub mod policy;
 #[cfg(feature = "postgres")]
 pub mod postgres;
+mod publisher;
 #[cfg(feature = "rabbitmq")]
 pub mod rabbitmq;
 mod ready;
@@ -103,6 +104,7 @@ mod source;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
 mod stats;
+mod store;
 #[cfg(any(feature = "postgres", feature = "mysql"))]
 pub mod table;
 mod tell;
@@ -120,11 +122,13 @@ pub use message::{Headers, Limits, Message, MessageId, header};
 pub use migration::Migration;
 pub use once::Once;
 pub use policy::{Policy, Verdict};
+pub use publisher::{Kept, Published, Publisher};
 pub use ready::Group;
 pub use setup::Pipe;
 pub use sink::{Cause, Outcome, Rejection, Sink, code};
 pub use source::{Claim, Lease, Source, Start};
 pub use stats::Stats;
+pub use store::Store;
 pub use template::Template;
 pub use view::{Path, View};
 

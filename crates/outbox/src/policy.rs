@@ -264,6 +264,13 @@ impl Breaker {
         self.state = State::Probing;
     }
 
+    /// The probe has told nothing: the next message is one.
+    pub fn abandon_probe(&mut self, now: Instant) {
+        if self.is_probing() {
+            self.state = State::Open { until: now };
+        }
+    }
+
     /// Whether this outcome belongs to the fault for which the breaker is open, and so says nothing about
     /// its message.
     pub fn covers(&self, outcome: &Outcome) -> bool {

@@ -17,6 +17,7 @@ pub mod broker;
 pub mod inbox;
 pub mod sink;
 pub mod source;
+pub mod store;
 
 use std::time::Duration;
 

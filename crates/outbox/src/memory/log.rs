@@ -8,6 +8,7 @@ use async_trait::async_trait;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
+use super::LogStore;
 use crate::error::{Error, ErrorKind, Result};
 use crate::message::{Limits, Message, MessageId};
 use crate::policy::{Verdict, written};
@@ -85,6 +86,29 @@ impl Outbox {
         let mut store = self.lock();
         store.owners += 1;
         Cursor { outbox: self.clone(), name: name.into(), owner: store.owners }
+    }
+
+    /// Where a [`Publisher`](crate::Publisher) keeps what it cannot send; the pipe of this name delivers it.
+    pub fn store(&self, pipe: impl Into<String>) -> LogStore {
+        LogStore::new(self.clone(), pipe.into())
+    }
+
+    pub(super) fn message_limits(&self) -> Limits {
+        self.limits
+    }
+
+    /// Whether a message of this id was ever written.
+    pub(super) fn has(&self, id: &MessageId) -> bool {
+        self.lock().log.iter().any(|message| message.id == *id)
+    }
+
+    /// Whether a message of the key is not done on the cursor, or holds its key there.
+    pub(super) fn is_undone(&self, cursor: &str, key: &str) -> bool {
+        let store = self.lock();
+        let cursor = store.cursors.get(cursor);
+        let pending = &store.log[cursor.map_or(0, |cursor| cursor.done)..];
+        pending.iter().any(|message| message.key.as_deref() == Some(key))
+            || cursor.is_some_and(|cursor| cursor.is_held(Some(key)))
     }
 
     /// Ends whatever lease there is on the cursor, as time would.

@@ -6,7 +6,9 @@
 mod inbox;
 mod log;
 mod sink;
+mod store;
 
 pub use inbox::{Inbox, Tx};
 pub use log::{Cursor, Outbox};
 pub use sink::Recorder;
+pub use store::LogStore;

@@ -18,6 +18,7 @@ mod rebase;
 mod replay;
 mod row;
 mod settle;
+mod store;
 mod table;
 mod wake;
 mod window;
@@ -30,6 +31,7 @@ pub use crate::source::Start;
 pub use cursor::Cursor;
 pub use inbox::Inbox;
 pub use migrate::{migrations, script};
+pub use store::LogStore;
 pub use table::Table;
 
 use wake::Wake;
@@ -84,6 +86,11 @@ impl Outbox {
     /// A reader of the log with its own pace and failures; it bears the name of its pipe.
     pub fn cursor(&self, name: impl Into<String>) -> Cursor {
         Cursor::new(self.pool.clone(), name.into(), self.wake.clone())
+    }
+
+    /// Where a [`Publisher`](crate::Publisher) keeps what it cannot send; the pipe of this name delivers it.
+    pub fn store(&self, pipe: impl Into<String>) -> LogStore {
+        LogStore::new(self.clone(), pipe.into())
     }
 
     /// The inbox in the same database.

@@ -19,6 +19,7 @@ mod migrate;
 mod parked;
 mod settle;
 mod sql;
+mod store;
 
 use std::str::FromStr;
 use std::time::Duration;
@@ -29,6 +30,7 @@ use tokio::time::Instant;
 
 pub use inbox::Inbox;
 pub use log::Cursor;
+pub use store::LogStore;
 
 pub use crate::source::Start;
 pub use migrate::{migrations, script};
@@ -132,6 +134,11 @@ impl Outbox {
     /// A reader of the log. It bears the name of its pipe and keeps its own pace and failures.
     pub fn cursor(&self, name: impl Into<String>) -> Cursor {
         Cursor::new(self.pool.clone(), name.into())
+    }
+
+    /// Where a [`Publisher`](crate::Publisher) keeps what it cannot send; the pipe of this name delivers it.
+    pub fn store(&self, pipe: impl Into<String>) -> LogStore {
+        LogStore::new(self.clone(), pipe.into())
     }
 
     /// The inbox in the same file.

@@ -6,8 +6,9 @@ use async_trait::async_trait;
 use outbox::conformance::inbox::InboxFixture;
 use outbox::conformance::sink::SinkFixture;
 use outbox::conformance::source::SourceFixture;
+use outbox::conformance::store::StoreFixture;
 use outbox::memory::{Cursor, Inbox, Outbox, Recorder, Tx};
-use outbox::{Cause, Message, Outcome, code};
+use outbox::{Cause, Message, Outcome, Source, Store, code};
 
 struct Log(Outbox);
 
@@ -23,6 +24,15 @@ impl SourceFixture for Log {
     }
     async fn expire(&self, cursor: &str) {
         self.0.expire(cursor);
+    }
+}
+
+impl StoreFixture for Log {
+    fn store(&self) -> Arc<dyn Store> {
+        Arc::new(self.0.store("c"))
+    }
+    fn source(&self) -> Arc<dyn Source> {
+        Arc::new(self.0.cursor("c"))
     }
 }
 
@@ -75,6 +85,10 @@ impl SinkFixture for Recorded {
 
 mod source {
     outbox::source_suite!(async { Some(super::Log(super::Outbox::new())) });
+}
+
+mod store {
+    outbox::store_suite!(async { Some(super::Log(super::Outbox::new())) });
 }
 
 mod inbox {

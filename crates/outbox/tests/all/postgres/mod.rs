@@ -8,11 +8,12 @@ mod writing;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use outbox::Message;
 use outbox::conformance::admin::AdminFixture;
 use outbox::conformance::inbox::InboxFixture;
 use outbox::conformance::source::SourceFixture;
+use outbox::conformance::store::StoreFixture;
 use outbox::postgres::{Cursor, Inbox, Outbox};
+use outbox::{Message, Source, Store};
 use sqlx::{Postgres, Row, Transaction};
 use testbed::{Database, PgBouncer};
 
@@ -76,6 +77,15 @@ impl AdminFixture for Log {
     }
 }
 
+impl StoreFixture for Log {
+    fn store(&self) -> Arc<dyn Store> {
+        Arc::new(self.outbox.store("c"))
+    }
+    fn source(&self) -> Arc<dyn Source> {
+        Arc::new(self.outbox.cursor("c"))
+    }
+}
+
 struct Handled(Log);
 
 impl Handled {
@@ -114,6 +124,10 @@ mod admin {
     outbox::admin_suite!(super::Log::new());
 }
 
+mod store {
+    outbox::store_suite!(super::Log::new());
+}
+
 mod inbox {
     outbox::inbox_suite!(super::Handled::new(super::Log::new().await));
 }
@@ -124,6 +138,9 @@ mod pooled {
     }
     mod admin {
         outbox::admin_suite!(super::super::Log::pooled());
+    }
+    mod store {
+        outbox::store_suite!(super::super::Log::pooled());
     }
     mod inbox {
         outbox::inbox_suite!(super::super::Handled::new(super::super::Log::pooled().await));

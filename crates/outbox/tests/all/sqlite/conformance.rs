@@ -3,11 +3,12 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use outbox::Message;
 use outbox::conformance::admin::AdminFixture;
 use outbox::conformance::inbox::InboxFixture;
 use outbox::conformance::source::SourceFixture;
+use outbox::conformance::store::StoreFixture;
 use outbox::sqlite::{Cursor, Inbox, Outbox};
+use outbox::{Message, Source, Store};
 use sqlx::{Sqlite, Transaction};
 
 use super::Fresh;
@@ -40,6 +41,15 @@ impl AdminFixture for Fresh {
     }
 }
 
+impl StoreFixture for Fresh {
+    fn store(&self) -> Arc<dyn Store> {
+        Arc::new(self.outbox.store("c"))
+    }
+    fn source(&self) -> Arc<dyn Source> {
+        Arc::new(self.outbox.cursor("c"))
+    }
+}
+
 #[async_trait]
 impl InboxFixture for Fresh {
     type Inbox = Inbox;
@@ -65,6 +75,10 @@ async fn fixture() -> Option<Fresh> {
 
 mod source {
     outbox::source_suite!(super::fixture());
+}
+
+mod store {
+    outbox::store_suite!(super::fixture());
 }
 
 mod inbox {
