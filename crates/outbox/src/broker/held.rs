@@ -79,6 +79,23 @@ impl Held {
         }
     }
 
+    /// A message was found in a retry queue, where somebody else or an earlier life of ours put it for `step`.
+    #[cfg(feature = "kafka")]
+    pub(crate) fn found(&mut self, key: &str, id: &MessageId, step: Duration, now: Instant) {
+        let line = self.keys.get(key);
+        if line.is_none_or(|line| line.waiting.iter().all(|other| other.id != *id)) {
+            self.moved(key, id, step, now);
+        }
+    }
+
+    /// A message that had come back was put back untried: until it comes again it is away.
+    pub(crate) fn released(&mut self, key: &str, id: &MessageId, now: Instant) {
+        let line = self.keys.get_mut(key);
+        if let Some(waiting) = line.and_then(|line| line.waiting.iter_mut().find(|other| other.id == *id)) {
+            waiting.away = Some(now);
+        }
+    }
+
     /// A message is done with, one way or the other.
     pub(crate) fn gone(&mut self, key: &str, id: &MessageId) {
         let Some(line) = self.keys.get_mut(key) else { return };
@@ -136,6 +153,29 @@ mod tests {
         held.gone("k", &id("1"));
         held.gone("k", &id("2"));
         assert!(held.keys.is_empty());
+    }
+
+    #[test]
+    fn what_is_released_is_away_until_it_comes_again() {
+        let (mut held, now) = (Held::default(), Instant::now());
+        held.moved("k", &id("1"), STEP, now);
+        assert_eq!(held.came("k", &id("1"), now), Came::Back);
+        held.released("k", &id("1"), now);
+        held.released("k", &id("9"), now);
+        assert_eq!(held.came("k", &id("2"), now), Came::Held);
+        assert_eq!(held.came("k", &id("1"), now), Came::Back);
+        assert_eq!(held.came("k", &id("2"), now), Came::New);
+    }
+
+    #[test]
+    #[cfg(feature = "kafka")]
+    fn what_is_found_waiting_holds_its_key_unless_it_is_known() {
+        let (mut held, now) = (Held::default(), Instant::now());
+        held.found("k", &id("1"), STEP, now);
+        assert_eq!(held.came("k", &id("2"), now), Came::Held);
+        assert_eq!(held.came("k", &id("1"), now), Came::Back);
+        held.found("k", &id("1"), STEP, now);
+        assert_eq!(held.came("k", &id("2"), now), Came::New, "it is here already");
     }
 
     #[test]
