@@ -17,6 +17,7 @@ mod memory;
 mod pipe;
 #[cfg(feature = "postgres")]
 mod postgres;
+mod publisher;
 #[cfg(feature = "rabbitmq")]
 mod rabbitmq;
 #[cfg(feature = "sqlite")]
