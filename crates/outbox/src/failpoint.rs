@@ -6,7 +6,7 @@
 
 /// Every step of the loop and of what is beneath it, in the order in which a message meets them; renewing and
 /// leaving come last. Some are only passed with certain backends: `published` with a broker, `handler_…` with an
-/// inbox, `settle_set_aside` when a message failed or comes again.
+/// inbox, `settle_set_aside` when a message failed or comes again, `moved` and `acknowledging` when a broker is the source.
 #[cfg(feature = "failpoints")]
 pub const STEPS: &[&str] = &[
     "claiming",
@@ -23,6 +23,8 @@ pub const STEPS: &[&str] = &[
     "settle_set_aside",
     "settle_before_commit",
     "settle_after_commit",
+    "moved",
+    "acknowledging",
     "settled",
     "renewing",
     "renewed",

@@ -36,6 +36,7 @@
 //! 4. [`Policy`]: order, attempts, delays, outages. [`policy`] holds the decisions as pure functions.
 //! 5. [`memory`]: what the clauses mean, with nothing but a lock.
 //! 6. `sqlite` and `postgres`: the log, its cursors under leases, the inbox. `rabbitmq`, [`kafka`] and [`lines`]: sinks.
+//!    `http`, `smtp` and `meter`: sinks that are handlers; [`Once`] puts an inbox in front of one.
 //! 7. [`Error`]: one type; its kind decides what a pipe does and has advice for a person.
 //! 8. `conformance`: the clauses as tests, for a backend of your own.
 //!
@@ -47,9 +48,12 @@
 //! | --- | --- |
 //! | `sqlite` | the log, the inbox and their administration in a SQLite file |
 //! | `postgres` | the same in PostgreSQL, and tables that exist already |
-//! | `mysql` | tables that exist already, in MariaDB and MySQL |
+//! | `mysql` | the inbox, and tables that exist already, in MariaDB and MySQL |
 //! | `rabbitmq` | the sink to an exchange |
 //! | `kafka` | the sink to a topic; it builds librdkafka, which needs make, a C++ compiler, OpenSSL and zlib |
+//! | `http` | the handler that posts to an endpoint of an application in any language |
+//! | `smtp` | the handler that sends e-mail |
+//! | `metrics` | the handler that counts and measures |
 //! | `conformance` | the suites that check a backend against the clauses |
 //! | `failpoints` | named steps at which a test kills the process, see [`failpoint`] |
 //!
@@ -68,15 +72,20 @@ mod error;
 #[cfg_attr(not(feature = "failpoints"), allow(missing_docs))]
 pub mod failpoint;
 mod finding;
+#[cfg(feature = "http")]
+pub mod http;
 mod inbox;
 pub mod kafka;
 pub mod lines;
 mod lineup;
 pub mod memory;
 mod message;
+#[cfg(feature = "metrics")]
+pub mod meter;
 mod migration;
 #[cfg(feature = "mysql")]
 pub mod mysql;
+mod once;
 mod pipe;
 pub mod policy;
 #[cfg(feature = "postgres")]
@@ -85,8 +94,12 @@ mod publisher;
 #[cfg(feature = "rabbitmq")]
 pub mod rabbitmq;
 mod ready;
+#[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite"))]
+pub mod schema;
 mod setup;
 mod sink;
+#[cfg(feature = "smtp")]
+pub mod smtp;
 mod source;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
@@ -96,13 +109,18 @@ mod store;
 pub mod table;
 mod tell;
 pub mod template;
+#[cfg(any(feature = "http", feature = "smtp"))]
+mod together;
 mod view;
 
 pub use error::{Error, ErrorKind, Result};
 pub use finding::{Finding, Level};
-pub use inbox::{Failure, Handler, Inbox, Lent};
+#[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite"))]
+pub use inbox::InboxTable;
+pub use inbox::{Attempt, Failed, Failure, Handled, Handler, Inbox, Lent};
 pub use message::{Headers, Limits, Message, MessageId, header};
 pub use migration::Migration;
+pub use once::Once;
 pub use policy::{Policy, Verdict};
 pub use publisher::{Kept, Published, Publisher};
 pub use ready::Group;

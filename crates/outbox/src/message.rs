@@ -57,6 +57,8 @@ pub mod header {
 
     /// The routing key or topic that a message was first sent to, once a consumer has moved it.
     pub const DESTINATION: &str = "x-first-destination";
+    /// When a record of Kafka was first written, RFC 3339, once a consumer has moved it: the copy has a time of its own.
+    pub const FIRST_TIME: &str = "x-first-time";
 
     /// Who sent a dead letter back to where it came from.
     pub const RETURNED_BY: &str = "x-returned-by";

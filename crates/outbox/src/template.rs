@@ -1,4 +1,4 @@
-//! Short texts made from a message: routing keys, topics, header values.
+//! Texts made from a message: routing keys, topics, header values, letters.
 //!
 //! A sink parses its templates once, at configuration time, so that every mistake in them is told before the
 //! first message; what a single message lacks is found at render time and is that message's fault.
@@ -110,6 +110,22 @@ impl Template {
         }
     }
 
+    /// The text for one message as HTML: what stands for a field is escaped, so that it can neither be read as markup
+    /// nor end a quoted attribute. The text around the fields is the author's and stays as it is.
+    pub fn render_html(&self, view: &View<'_>) -> Result<String> {
+        let mut html = String::with_capacity(self.text.len());
+        for part in &self.parts {
+            match part {
+                Part::Text(text) => html.push_str(text),
+                Part::Field(..) => self.part(part, view)?.chars().for_each(|c| match escape(c) {
+                    Some(escaped) => html.push_str(escaped),
+                    None => html.push(c),
+                }),
+            }
+        }
+        Ok(html)
+    }
+
     /// The text that it gives for every message, if there is no field in it.
     pub fn as_text(&self) -> Option<&str> {
         match self.parts.as_slice() {
@@ -141,22 +157,35 @@ impl Template {
             Field::Header(name) => (message.headers.get(name).map(String::as_str), name.as_str()),
             Field::Payload(path) => {
                 let value = view.text(path)?.or_else(|| default.map(str::to_owned));
-                return value.map(Cow::Owned).ok_or_else(|| self.lacks(&format!("'{path}' in its payload")));
+                let what = || lacks(&format!("'{path}' in its payload"), &format!("{PAYLOAD}{path}"));
+                return value.map(Cow::Owned).ok_or_else(what);
             }
         };
         value.or(default).map(Cow::Borrowed).ok_or_else(|| {
             if matches!(field, Field::Header(_)) {
-                self.lacks(&format!("header '{missing}'"))
+                lacks(&format!("header '{missing}'"), &format!("{HEADER}{missing}"))
             } else {
-                self.lacks(missing)
+                lacks(missing, missing)
             }
         })
     }
+}
 
-    fn lacks(&self, what: &str) -> Error {
-        let why = format!("the message has no {what}, which the template '{}' asks for", self.text);
-        Error::new(ErrorKind::Invalid, why)
-    }
+/// Names the field and not the template: that may be a whole letter, or hold a secret.
+fn lacks(what: &str, field: &str) -> Error {
+    let why = format!("the message has no {what}, which its template asks for as {{{field}}}");
+    Error::new(ErrorKind::Invalid, why)
+}
+
+fn escape(c: char) -> Option<&'static str> {
+    Some(match c {
+        '&' => "&amp;",
+        '<' => "&lt;",
+        '>' => "&gt;",
+        '"' => "&quot;",
+        '\'' => "&#39;",
+        _ => return None,
+    })
 }
 
 impl FromStr for Template {
@@ -320,7 +349,7 @@ mod tests {
     fn what_is_missing_is_an_error_unless_a_default_is_given() {
         let message = Message::new("a", "");
         let error = render("x.{key}", &message).unwrap_err();
-        assert_eq!(error.to_string(), "the message has no key, which the template 'x.{key}' asks for");
+        assert_eq!(error.to_string(), "the message has no key, which its template asks for as {key}");
         assert_eq!(error.kind(), ErrorKind::Invalid);
         let error = render("{header.region}", &message).unwrap_err();
         assert!(error.to_string().contains("no header 'region'"), "{error}");
@@ -329,6 +358,17 @@ mod tests {
         assert_eq!(render("{payload.to.name} {payload.cc|-}", &message).unwrap(), "Ana -");
         let error = render("{payload.cc}", &message).unwrap_err();
         assert!(error.to_string().contains("no 'cc' in its payload"), "{error}");
+    }
+
+    #[test]
+    fn in_html_fields_are_escaped_and_the_text_around_them_is_not() {
+        let message = Message::new("a", r#"{"name": "<b>\"T&J's\"</b>", "n": 3}"#);
+        let html = |text: &str| Template::parse(text).unwrap().render_html(&View::new(&message)).unwrap();
+        assert_eq!(
+            html("<p title='{payload.name}'>{payload.n} &amp; {{</p>"),
+            "<p title='&lt;b&gt;&quot;T&amp;J&#39;s&quot;&lt;/b&gt;'>3 &amp; {</p>"
+        );
+        assert_eq!(html("{payload.none|<i>}"), "&lt;i&gt;", "a default stands for a field");
     }
 
     #[test]

@@ -23,7 +23,7 @@ use crate::options::{
 use crate::plan::{Layout, PipePlan, SinkPlan, SourcePlan, Target};
 
 /// What to do about a template.
-pub const TEMPLATE_HELP: &str = "write text with {type}, {type.dotted}, {key}, {id}, {time.unix}, {correlation_id} or {header.NAME} in it";
+pub const TEMPLATE_HELP: &str = "write text with {type}, {type.dotted}, {key}, {id}, {time.unix}, {correlation_id}, {header.NAME} or {payload.PATH} in it";
 
 /// Whether RabbitMQ can have it so.
 pub fn check_exchange(options: &ExchangeOptions) -> Result<(), String> {
@@ -88,6 +88,9 @@ impl Log {
         let options = match &source.layout {
             Layout::Log(options) => options,
             Layout::Table(options) => return Self::table(source, url, &options.mapping).await,
+            Layout::Queue(_) | Layout::Topic(_) => {
+                return Err(Error::new(ErrorKind::Config, "a broker has no outbox"));
+            }
         };
         match source.connection.kind {
             Kind::Postgres => {
@@ -96,7 +99,9 @@ impl Log {
             }
             Kind::Sqlite => Ok(Self::Sqlite(sqlite::Outbox::connect(url).await?.limits(options.limits))),
             Kind::MySql => Err(Error::new(ErrorKind::Config, "there is no log in MySQL yet")),
-            Kind::Amqp | Kind::Kafka => Err(Error::new(ErrorKind::Config, "a broker is no source")),
+            Kind::Amqp | Kind::Kafka | Kind::Smtp => {
+                Err(Error::new(ErrorKind::Config, "only a database has an outbox"))
+            }
         }
     }
 
@@ -211,6 +216,9 @@ pub fn sink(plan: &SinkPlan, unread: &CancellationToken) -> Result<Arc<dyn Sink>
             Arc::new(Exchange::new(connection.url.reveal(), exchange_config(options)?)?)
         }
         Target::Topic(connection, options) => topic(connection, options)?,
+        Target::Http(_) | Target::Sql(..) | Target::Mail(..) | Target::Metrics(_) | Target::ErrorLog(..) => {
+            return Err(Error::new(ErrorKind::Config, "this outboxd cannot run such a sink yet"));
+        }
     })
 }
 

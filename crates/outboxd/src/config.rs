@@ -2,6 +2,11 @@
 //!
 //! Reading knows sections, keys and types; what refers to what is the business of [`crate::plan`].
 
+mod broker;
+mod handler;
+mod inbox;
+mod pipe;
+mod server;
 mod sink;
 mod source;
 mod table;
@@ -9,13 +14,15 @@ mod table;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-use crate::mistake::{At, Place};
-use crate::options::{
-    GROUP_WORDS, LEVELS, LogFormat, LogOptions, ON_DEAD_WORDS, ORDER_WORDS, OUTAGE_WORDS, PipeOptions, Start,
-};
+use crate::mistake::At;
+use crate::options::{LEVELS, LogFormat, LogOptions};
 use crate::reader::Section;
 use crate::secret::Secret;
 
+pub use inbox::{InboxConfig, InboxPlace};
+pub use pipe::PipeConfig;
+use pipe::read_pipe;
+pub use server::{AuditConfig, HttpConfig, PublisherConfig};
 pub use sink::{SinkConfig, TargetConfig, TemplateConfig};
 use source::read_source;
 pub use source::{LayoutConfig, SourceConfig};
@@ -31,6 +38,12 @@ pub struct Config {
     pub sinks: Vec<SinkConfig>,
     /// `[pipes.NAME]`
     pub pipes: Vec<PipeConfig>,
+    /// `[http]`
+    pub http: Option<HttpConfig>,
+    /// `[publishers.NAME]`
+    pub publishers: Vec<PublisherConfig>,
+    /// `[audit]`
+    pub audit: Option<AuditConfig>,
     /// `[log]`
     pub log: LogOptions,
     /// `[relay] name`
@@ -48,25 +61,6 @@ pub struct ConnectionConfig {
     pub password: Option<At<Secret>>,
     /// Whether it may go unencrypted to another host.
     pub plaintext: bool,
-}
-
-/// From a source to a sink.
-#[derive(Debug)]
-pub struct PipeConfig {
-    /// Its name, which is that of its cursor.
-    pub name: At<String>,
-    /// The source.
-    pub from: Option<At<String>>,
-    /// The sink.
-    pub to: Option<At<String>>,
-    /// Everything else.
-    pub options: PipeOptions,
-    /// Where the lease was set.
-    pub lease_place: Place,
-    /// Where the attempts were set, if they were.
-    pub attempts_place: Option<Place>,
-    /// Where the start was set, if it was.
-    pub start_place: Option<Place>,
 }
 
 impl Config {
@@ -88,6 +82,12 @@ impl Config {
             let read = |(name, section)| read_pipe(name, section);
             config.pipes = section.named_sections().into_iter().map(read).collect();
         }
+        config.http = root.section("http").map(server::read_http);
+        if let Some(section) = root.section("publishers") {
+            let read = |(name, section)| server::read_publisher(name, section);
+            config.publishers = section.named_sections().into_iter().map(read).collect();
+        }
+        config.audit = root.section("audit").map(server::read_audit);
         if let Some(section) = root.section("log") {
             section.choice("format", &LogFormat::WORDS, &mut config.log.format);
             section.choice("level", &LEVELS, &mut config.log.level);
@@ -120,7 +120,7 @@ fn read_connections(section: &Section<'_>) -> Vec<ConnectionConfig> {
         } else if !table.has("url") {
             table.note_missing(
                 &["url"],
-                "write url = \"postgres://…\", \"sqlite:…\", \"amqps://…\" or \"kafka+ssl://…\"",
+                "write url = \"postgres://…\", \"sqlite:…\", \"amqps://…\", \"kafka+ssl://…\" or \"smtps://…\"",
             );
         }
         let password = table.secret_file("password_file").map(hide);
@@ -130,48 +130,6 @@ fn read_connections(section: &Section<'_>) -> Vec<ConnectionConfig> {
         connections.push(ConnectionConfig { name, url, password, plaintext });
     }
     connections
-}
-
-fn read_pipe(name: At<String>, section: Section<'_>) -> PipeConfig {
-    let mut options = PipeOptions::default();
-    let from = section.required("from", "name the source: from = \"…\"");
-    let to = section.required("to", "name the sink: to = \"…\"");
-    let policy = &mut options.policy;
-    section.choice("order", &ORDER_WORDS, &mut policy.order);
-    section.choice("on_dead", &ON_DEAD_WORDS, &mut policy.on_dead);
-    section.choice("outage", &OUTAGE_WORDS, &mut policy.outage);
-    section.count("attempts", 1..=1_000_000, &mut policy.attempts);
-    let delays = || millis(1)..=days(1);
-    section.duration("retry_first", delays(), &mut policy.retry.first);
-    section.duration("retry_most", delays(), &mut policy.retry.most);
-    section.duration("probe_first", delays(), &mut policy.probe.first);
-    section.duration("probe_most", delays(), &mut policy.probe.most);
-    section.count("streak", 1..=1_000_000, &mut policy.streak);
-    for (first, most, backoff) in
-        [("retry_first", "retry_most", policy.retry), ("probe_first", "probe_most", policy.probe)]
-    {
-        if backoff.first > backoff.most {
-            let set = if section.has(first) { first } else { most };
-            section.note(
-                set,
-                format!("'{first}' is above '{most}'"),
-                "delays double from the first up to the most",
-            );
-        }
-    }
-    section.count("batch", 1..=10_000, &mut options.batch);
-    section.count("depth", 1..=64, &mut options.depth);
-    section.count("concurrency", 1..=1_024, &mut options.concurrency);
-    section.choice("group", &GROUP_WORDS, &mut options.group);
-    section.count("lanes", 1..=256, &mut options.lanes);
-    section.duration("lease", secs(1)..=minutes(60), &mut options.lease);
-    section.duration("poll", millis(1)..=minutes(10), &mut options.poll);
-    section.duration("drain", millis(0)..=minutes(60), &mut options.drain);
-    section.choice("start", &Start::WORDS, &mut options.start);
-    let lease_place = section.place_of("lease");
-    let (attempts_place, start_place) = (section.place_if_set("attempts"), section.place_if_set("start"));
-    section.finish(&[]);
-    PipeConfig { name, from, to, options, lease_place, attempts_place, start_place }
 }
 
 fn count(section: &Section<'_>, key: &'static str, limits: RangeInclusive<u32>, into: &mut usize) {

@@ -31,7 +31,7 @@ use outbox::admin::Repair;
 use cli::args::{Cli, ConfigVerb, Verb};
 use cli::output::Output;
 use options::LogOptions;
-use plan::Plan;
+use plan::{Checked, Plan};
 use trouble::{Exit, report};
 
 fn main() -> ExitCode {
@@ -72,8 +72,11 @@ async fn run_verb(cli: Cli, output: &mut Output) -> anyhow::Result<ExitCode> {
         }
         Verb::Migrate(args) => cli::migrate(&args, file, output).await?,
         Verb::Run(args) => {
-            let plan = cli::load(file)?;
+            let Checked { plan, warnings } = cli::check(file)?;
             logging::start(plan.log, global);
+            for warning in warnings {
+                tracing::warn!("{warning}; {}", warning.help);
+            }
             run::run(&plan, &args).await?
         }
         Verb::Demo(mut args) => {

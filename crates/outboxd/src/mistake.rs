@@ -28,37 +28,58 @@ impl<T> At<T> {
     }
 }
 
-/// Collects mistakes while a configuration is read.
+/// How much something is wrong.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Gravity {
+    /// It cannot be used.
+    Mistake,
+    /// It can, and somebody should look at it.
+    Warning,
+}
+
+/// Collects mistakes and warnings while a configuration is read.
 #[derive(Debug, Default)]
-pub struct Mistakes(RefCell<Vec<(Place, String, String)>>);
+pub struct Mistakes(RefCell<Vec<(Gravity, Place, String, String)>>);
 
 impl Mistakes {
     /// Takes down one mistake: what is wrong, and what to do.
     pub fn note(&self, place: Place, what: impl Into<String>, help: impl Into<String>) {
-        self.0.borrow_mut().push((place, what.into(), help.into()));
+        self.0.borrow_mut().push((Gravity::Mistake, place, what.into(), help.into()));
     }
 
-    /// Whether there is none.
+    /// Takes down what can be used as it is and may not be meant so.
+    pub fn warn(&self, place: Place, what: impl Into<String>, help: impl Into<String>) {
+        self.0.borrow_mut().push((Gravity::Warning, place, what.into(), help.into()));
+    }
+
+    /// Whether there is no mistake; warnings are none.
     pub fn is_empty(&self) -> bool {
-        self.0.borrow().is_empty()
+        self.0.borrow().iter().all(|(gravity, ..)| *gravity == Gravity::Warning)
     }
 
-    /// All of them, in the order of the file.
+    /// All mistakes, in the order of the file.
     pub fn into_invalid(self, file: &Path, text: &str) -> Invalid {
+        Invalid { file: file.to_owned(), mistakes: self.shown(Gravity::Mistake, file, text) }
+    }
+
+    /// All warnings, in the order of the file.
+    pub fn into_warnings(self, file: &Path, text: &str) -> Vec<Mistake> {
+        self.shown(Gravity::Warning, file, text)
+    }
+
+    fn shown(self, gravity: Gravity, file: &Path, text: &str) -> Vec<Mistake> {
         let mut found = self.0.into_inner();
-        found.sort_by_key(|(place, ..)| *place);
-        let mistakes = found
-            .into_iter()
-            .map(|(place, what, help)| {
-                let (line, column) = line_and_column(text, place);
-                Mistake { file: file.display().to_string(), line, column, what, help }
-            })
-            .collect();
-        Invalid { file: file.to_owned(), mistakes }
+        found.retain(|(other, ..)| *other == gravity);
+        found.sort_by_key(|(_, place, ..)| *place);
+        let shown = found.into_iter().map(|(_, place, what, help)| {
+            let (line, column) = line_and_column(text, place);
+            Mistake { file: file.display().to_string(), line, column, what, help }
+        });
+        shown.collect()
     }
 }
 
-/// One mistake, as it is shown.
+/// One mistake or warning, as it is shown.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Mistake {
     /// The file, as it was named.

@@ -1,5 +1,9 @@
 //! What can be set, and what holds when it is not: every default of the program is here.
 
+mod broker;
+mod handler;
+
+use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -7,6 +11,14 @@ use outbox::kafka::Compression;
 use outbox::policy::{OnDead, Order, Outage};
 use outbox::table::Mapping;
 use outbox::{Group, Limits, Policy};
+
+use crate::secret::{MASK, is_secret_name};
+
+pub use broker::{Argument, BindOptions, Envelope, FormOptions, GroupOptions, WorkQueueOptions, dead_name};
+pub use handler::{
+    ERROR_COLUMNS, EndpointOptions, ErrorLogOptions, ErrorTableOptions, Figure, InboxTableOptions,
+    MailOptions, MeterOptions, StatementOptions, WINDOW,
+};
 
 /// How a log is kept.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -145,13 +157,39 @@ impl Default for ExchangeOptions {
     }
 }
 
-/// A header made from a message.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// A header or a label made from a message.
+#[derive(Clone, PartialEq, Eq)]
 pub struct TemplateOptions {
     /// The name of the header.
     pub name: String,
     /// A template of its value.
     pub template: String,
+}
+
+impl TemplateOptions {
+    /// The template, unless it may hold a secret: by the name, and because it has text of its own.
+    pub fn shown(&self) -> &str {
+        if is_secret_name(&self.name) && has_text(&self.template) { MASK } else { &self.template }
+    }
+}
+
+/// Whether a template is more than fields of the message.
+fn has_text(template: &str) -> bool {
+    let mut depth = 0;
+    template.chars().any(|c| {
+        match c {
+            '{' => depth += 1,
+            '}' => depth -= 1,
+            _ => return depth == 0,
+        }
+        false
+    })
+}
+
+impl fmt::Debug for TemplateOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {:?}", self.name, self.shown())
+    }
 }
 
 /// How messages go to a topic.
@@ -254,6 +292,9 @@ impl Default for PipeOptions {
         }
     }
 }
+
+/// How long a broker may take before a publisher keeps a message instead.
+pub const PUBLISH_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// How log lines look.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

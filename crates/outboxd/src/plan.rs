@@ -1,6 +1,10 @@
 //! From the configuration to a checked plan: every name leads somewhere, every kind fits, nothing is
 //! contradictory. Whoever holds a [`Plan`] need not check again.
 
+mod broker;
+mod inbox;
+mod pipe;
+mod server;
 mod sink;
 mod source;
 mod table;
@@ -8,24 +12,24 @@ mod table;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use toml::de::DeTable;
 use url::Url;
 
-use crate::config::{Config, ConnectionConfig, PipeConfig};
+use crate::config::{Config, ConnectionConfig};
 use crate::connection::Connection;
-use crate::mistake::{At, Invalid, Mistakes, Place, did_you_mean};
-use crate::options::{LogOptions, PipeOptions, SourceOptions};
-use crate::quantity::{show_duration, show_size};
+use crate::mistake::{At, Invalid, Mistake, Mistakes, Place, did_you_mean};
+use crate::options::{LogOptions, PipeOptions};
 use crate::reader::{Reader, Section};
 use crate::secret::mask;
 
+pub use inbox::InboxPlan;
+pub use server::{AuditPlan, HttpPlan, PublisherPlan};
 pub use sink::{SinkPlan, Target};
 pub use source::{Layout, SourcePlan};
 
 /// What the program is to do.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Plan {
     /// Who we are when we own a cursor, if that was chosen.
     pub relay: Option<String>,
@@ -39,6 +43,21 @@ pub struct Plan {
     pub sinks: BTreeMap<String, SinkPlan>,
     /// By name.
     pub pipes: BTreeMap<String, PipePlan>,
+    /// The program's own HTTP server, if it has one.
+    pub http: Option<HttpPlan>,
+    /// By name.
+    pub publishers: BTreeMap<String, PublisherPlan>,
+    /// Where repairs are written down, if that is known.
+    pub audit: Option<AuditPlan>,
+}
+
+/// A plan, and what somebody should look at though it can be used.
+#[derive(Debug)]
+pub struct Checked {
+    /// The plan.
+    pub plan: Plan,
+    /// What may not be meant so, in the order of the file.
+    pub warnings: Vec<Mistake>,
 }
 
 /// From a source to a sink.
@@ -60,7 +79,7 @@ impl Plan {
         file: &Path,
         text: &str,
         environment: &dyn Fn(&str) -> Option<String>,
-    ) -> Result<Self, Invalid> {
+    ) -> Result<Checked, Invalid> {
         Self::parse_noting_keys(file, text, environment).0
     }
 
@@ -69,7 +88,7 @@ impl Plan {
         file: &Path,
         text: &str,
         environment: &dyn Fn(&str) -> Option<String>,
-    ) -> (Result<Self, Invalid>, Vec<String>) {
+    ) -> (Result<Checked, Invalid>, Vec<String>) {
         let mistakes = Mistakes::default();
         let (table, errors) = DeTable::parse_recoverable(text);
         for error in &errors {
@@ -90,7 +109,12 @@ impl Plan {
         let config = Config::read(Section::root(&reader, table.get_ref()));
         let keys = reader.keys.into_inner().into_iter().collect();
         let plan = Checker { base: &base, mistakes: &mistakes }.check(config);
-        (if mistakes.is_empty() { Ok(plan) } else { Err(mistakes.into_invalid(file, text)) }, keys)
+        let checked = if mistakes.is_empty() {
+            Ok(Checked { plan, warnings: mistakes.into_warnings(file, text) })
+        } else {
+            Err(mistakes.into_invalid(file, text))
+        };
+        (checked, keys)
     }
 
     /// The pipes that read from a source.
@@ -110,6 +134,32 @@ struct Checker<'a> {
     mistakes: &'a Mistakes,
 }
 
+/// Where things were written that have to fit something elsewhere.
+#[derive(Debug, Default)]
+struct Places {
+    /// Of each source: the limit that has to fit the sink, or the queue.
+    sources: BTreeMap<String, Place>,
+    /// Of each sink: its name.
+    sinks: BTreeMap<String, Place>,
+    /// Of each sink with an inbox: the inbox, and its window if it was written.
+    inboxes: BTreeMap<String, (Place, Option<Place>)>,
+}
+
+impl Places {
+    fn of(config: &Config) -> Self {
+        let sources = config
+            .sources
+            .iter()
+            .filter_map(|source| Some((source.name.value.clone(), source.layout.as_ref()?.limit_place())));
+        let sinks = config.sinks.iter().map(|sink| (sink.name.value.clone(), sink.name.place));
+        let inboxes = config.sinks.iter().filter_map(|sink| {
+            let inbox = sink.inbox.as_ref()?;
+            Some((sink.name.value.clone(), (inbox.place, inbox.window_place)))
+        });
+        Self { sources: sources.collect(), sinks: sinks.collect(), inboxes: inboxes.collect() }
+    }
+}
+
 /// Something that was named, or nothing if it has a mistake of its own that is noted already.
 type Known<T> = BTreeMap<String, Option<T>>;
 
@@ -123,21 +173,24 @@ impl Checker<'_> {
                 help,
             );
         }
+        let places = Places::of(&config);
         let connections = self.connections(config.connections);
-        let places: BTreeMap<String, Place> = config
-            .sources
-            .iter()
-            .filter_map(|source| Some((source.name.value.clone(), source.layout.as_ref()?.limit_place())))
-            .collect();
         let sources = self.sources(config.sources, &connections);
         let sinks = self.sinks(config.sinks, &connections);
+        self.one_kind_per_queue(&sources, &sinks, &places);
+        self.one_reader(&config.pipes, &sources);
+        let named: Vec<_> = config.pipes.iter().filter_map(|pipe| pipe.from.clone()).collect();
         let mut pipes = BTreeMap::new();
-        self.one_pipe_per_table(&config.pipes, &sources);
         for pipe in config.pipes {
             if let Some(pipe) = self.pipe(pipe, &sources, &sinks, &places) {
                 pipes.insert(pipe.name.clone(), pipe);
             }
         }
+        self.shared_inboxes(&pipes, &sinks, &places);
+        self.unread_figures(&sinks, config.http.is_some(), &places);
+        let http = self.http(config.http, &config.publishers);
+        let publishers = self.publishers(config.publishers, &sources, &sinks, &named);
+        let audit = self.audit(config.audit, &connections);
         if let Some(relay) = &config.relay
             && (relay.value.trim().is_empty() || relay.value.len() > 200)
         {
@@ -154,7 +207,7 @@ impl Checker<'_> {
                 source.reader.get_or_insert_with(|| pipe.name.clone());
             }
         }
-        Plan { relay, log: config.log, connections, sources, sinks, pipes }
+        Plan { relay, log: config.log, connections, sources, sinks, pipes, http, publishers, audit }
     }
 
     /// A name that we put into tables, logs and metrics.
@@ -212,65 +265,6 @@ impl Checker<'_> {
         }
         connections
     }
-
-    fn pipe(
-        &self,
-        mut config: PipeConfig,
-        sources: &Known<SourcePlan>,
-        sinks: &Known<SinkPlan>,
-        places: &BTreeMap<String, Place>,
-    ) -> Option<PipePlan> {
-        self.name("pipes", &config.name);
-        let whose = format!("pipes.{}", config.name.value);
-        // Both are looked up before either ends the check, so that both mistakes are told.
-        let source = config.from.as_ref().map(|from| self.find(&whose, "from", from, sources, "source"));
-        let sink = config.to.as_ref().map(|to| self.find(&whose, "to", to, sinks, "sink"));
-        let (source, sink) = (source??, sink??);
-        let place = places.get(&source.name).copied().unwrap_or(config.lease_place);
-        match &source.layout {
-            Layout::Log(options) => self.log_pipe(&config, source, options, sink, place),
-            Layout::Table(options) => self.table_pipe(&mut config, source, &options.mapping, sink, place),
-        }
-        let (from, to) = (source.name.clone(), sink.name.clone());
-        Some(PipePlan { name: config.name.value, from, to, options: config.options })
-    }
-
-    /// A pipe whose source is a log; `place` is where the limit of its payload was set.
-    fn log_pipe(
-        &self,
-        config: &PipeConfig,
-        source: &SourcePlan,
-        log: &SourceOptions,
-        sink: &SinkPlan,
-        place: Place,
-    ) {
-        let Some((timeout, max_message)) = sink.target.limits() else { return };
-        self.lease(config, sink, timeout);
-        if log.limits.payload > max_message {
-            let (payload, most) = (show_size(log.limits.payload), show_size(max_message));
-            let what = format!(
-                "sources.{}.max_payload = \"{payload}\": is above max_message = \"{most}\" of sink '{}'",
-                source.name, sink.name
-            );
-            self.mistakes.note(
-                place,
-                what,
-                "lower 'max_payload', or raise 'max_message' if the broker allows it",
-            );
-        }
-    }
-
-    /// A claim that ends while its delivery is under way would be made again by somebody else.
-    fn lease(&self, config: &PipeConfig, sink: &SinkPlan, timeout: Duration) {
-        if config.options.lease < timeout * 2 {
-            let (lease, timeout) = (show_duration(config.options.lease), show_duration(timeout));
-            let what = format!(
-                "pipes.{}.lease = \"{lease}\": is too short for sink '{}' with timeout = \"{timeout}\"",
-                config.name.value, sink.name
-            );
-            self.mistakes.note(config.lease_place, what, "the lease must be at least twice the timeout");
-        }
-    }
 }
 
 /// A URL for a mistake about it. What cannot be parsed is not quoted beyond its scheme: where a password
@@ -287,6 +281,12 @@ fn settled<T>(known: Known<T>) -> BTreeMap<String, T> {
     known.into_iter().filter_map(|(name, value)| Some((name, value?))).collect()
 }
 
+#[cfg(test)]
+mod broker_tests;
+#[cfg(test)]
+mod handler_tests;
+#[cfg(test)]
+mod server_tests;
 #[cfg(test)]
 mod table_tests;
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! Every rule of the configuration: the mistake, its place, its one line and its way out.
 
 use super::*;
-use crate::options::ExchangeOptions;
+use crate::options::{ExchangeOptions, SourceOptions};
 use crate::show::effective;
 
 pub(super) const EXAMPLE: &str = include_str!("../assets/outboxd.toml");
@@ -11,7 +11,25 @@ fn environment(name: &str) -> Option<String> {
 }
 
 pub(super) fn parse(text: &str) -> Result<Plan, Invalid> {
+    check(text).map(|checked| checked.plan)
+}
+
+pub(super) fn check(text: &str) -> Result<Checked, Invalid> {
     Plan::parse(Path::new("/srv/outboxd.toml"), text, &environment)
+}
+
+/// The warnings of a configuration that can be used, each with its help.
+pub(super) fn warnings(text: &str) -> Vec<String> {
+    let checked = check(text).unwrap_or_else(|invalid| panic!("{text}\n{:#?}", invalid.mistakes));
+    checked.warnings.iter().map(|warning| format!("{warning} | {}", warning.help)).collect()
+}
+
+/// What `config show` prints is a configuration with the same plan.
+pub(super) fn assert_shown(text: &str) {
+    let plan = parse(text).unwrap_or_else(|invalid| panic!("{text}\n{:#?}", invalid.mistakes));
+    let shown = toml::to_string(&effective(&plan)).expect("it can be written");
+    let again = parse(&shown).unwrap_or_else(|invalid| panic!("{shown}\n{:#?}", invalid.mistakes));
+    assert_eq!(again, plan);
 }
 
 /// The mistakes as they are shown, each with its help.
@@ -90,9 +108,7 @@ fn what_config_show_prints_is_a_configuration_with_the_same_plan() {
     );
     let text =
         text.replace("exchange = \"e\"", "exchange = \"e\"\nheaders = { Type = \"{type}\", B = \"b\" }");
-    let plan = parse(&text).expect("it is valid");
-    let shown = toml::to_string(&effective(&plan)).expect("it can be written");
-    assert_eq!(parse(&shown).expect(&shown), plan);
+    assert_shown(&text);
 }
 
 #[test]
@@ -101,11 +117,13 @@ fn every_key_of_the_code_is_in_the_reference() {
     let more = "[connections.c]\nurl = \"postgres://localhost/c\"\n[sources.t]\non = \"c\"\npreset = \"ticketflow\"\n\
         processed = { table = \"P\", id = \"I\" }\n\
         [connections.k]\nurl = \"kafka://localhost\"\n[sinks.t]\non = \"k\"\ntopic = \"t\"\n";
+    let more = format!("{more}{}", super::handler_tests::EVERY_HANDLER);
+    let more = format!("{more}{}", super::broker_tests::EVERY_SOURCE);
     let text = format!("{BASE}[log]\n[relay]\n{more}")
         .replace("exchange = \"e\"", "exchange = \"e\"\nqueues = [{ name = \"q\" }]");
     let (plan, keys) = Plan::parse_noting_keys(Path::new("/srv/outboxd.toml"), &text, &environment);
     plan.expect("it is valid");
-    assert!(keys.len() > 40, "{keys:?}");
+    assert!(keys.len() > 120, "{keys:?}");
     for key in keys.iter().filter(|key| key.contains('.')) {
         let (section, key) = key.rsplit_once('.').expect("it has a dot");
         let heading = format!("## `[{section}]`");
@@ -181,19 +199,26 @@ fn references_and_what_is_missing() {
             base("on = \"shop\"", "on = \"shp\""),
             "sources.orders.on = \"shp\": there is no such connection | did you mean 'shop'?",
         ),
-        (base("on = \"shop\"", "on = \"rabbit\""), "a queue as a source is not supported yet"),
+        (
+            base("on = \"shop\"", "on = \"rabbit\""),
+            "RabbitMQ has no tables | name the queue to read: queue =",
+        ),
         (
             base("on = \"rabbit\"", "on = \"shop\""),
-            "sinks.events.on = \"shop\": a sqlite database is no sink",
+            "sinks.events.on = \"shop\": a sqlite database has no exchanges",
         ),
         (base("from = \"orders\"\n", ""), "[pipes.relay] has no 'from' | name the source"),
         (base("to = \"screen\"\n", ""), "[pipes.relay] has no 'to' | name the sink"),
         (base("exchange = \"e\"\n", ""), "[sinks.events] has no 'exchange'"),
-        (base("stdout = true\n", ""), "[sinks.screen] has no 'on' or 'stdout' or 'file' | write on ="),
+        (
+            base("stdout = true\n", ""),
+            "[sinks.screen] has no 'on' or 'stdout' or 'file' or 'http' or 'metrics' | write on =",
+        ),
         (
             base("rabbit = \"amqp://localhost\"", "rabbit = { plaintext = true }"),
             "[connections.rabbit] has no 'url'",
         ),
+        (base("on = \"rabbit\"\n", ""), "[sinks.events] has no 'on' | name the connection"),
         (String::new(), ":1:1: nothing is configured"),
     ]);
 }
@@ -204,8 +229,8 @@ fn contradictions_and_duplicates() {
     let to_events = base("to = \"screen\"", "to = \"events\"");
     assert_each(&[
         (
-            base("stdout = true", "stdout = true\nexchange = \"e\""),
-            "'exchange' has no meaning in [sinks.screen] | it belongs to a sink with 'on'",
+            base("stdout = true", "stdout = true\nrouting_key = \"e\""),
+            "'routing_key' has no meaning in [sinks.screen] | it belongs to a sink with 'exchange'",
         ),
         (base("stdout = true", "stdout = true\nfile = \"a\""), "stands beside 'stdout'"),
         (base("on = \"shop\"", "on = \"shop\"\n[sources.b]\non = \"shop\""), "is the source for it already"),
@@ -229,7 +254,10 @@ fn contradictions_and_duplicates() {
 fn values_that_break_a_rule() {
     let rabbit = |url: &str| base("amqp://localhost", url);
     assert_each(&[
-        (base("stdout = true", "http = \"http://localhost\"\nstdout = true"), "not supported yet"),
+        (
+            base("stdout = true", "http = \"http://localhost\"\nstdout = true"),
+            "http = \"http://localhost\": stands beside 'stdout'",
+        ),
         (
             base("on = \"shop\"", "on = \"shop\"\nlayout = \"tabel\""),
             "layout = \"tabel\": must be one of: log, table | did you mean 'table'?",

@@ -7,7 +7,8 @@ use std::fmt;
 
 use url::Url;
 
-const MASK: &str = "***";
+/// What stands for a secret.
+pub const MASK: &str = "***";
 
 /// A password or another value that nobody may see.
 #[derive(Clone, PartialEq, Eq)]
@@ -113,9 +114,10 @@ fn mask_userinfo(text: &str) -> String {
     }
 }
 
-fn is_secret_name(name: &str) -> bool {
+/// Whether what bears this name is a secret, by the looks of it: a parameter of a URL, a header.
+pub fn is_secret_name(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
-    ["pass", "secret", "token", "key"].iter().any(|part| name.contains(part))
+    ["pass", "secret", "token", "key", "authorization", "cookie"].iter().any(|part| name.contains(part))
 }
 
 #[cfg(test)]

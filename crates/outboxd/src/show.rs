@@ -2,18 +2,23 @@
 //!
 //! Without secrets in it, what is shown as TOML is itself a configuration with the same plan.
 
+mod handler;
+mod sink;
+mod source;
+
 use std::time::Duration;
 
-use outbox::table::{Draft, Mapping};
+use outbox::table::Mapping;
 use serde_json::{Map, Value, json};
 
-use crate::connection::Connection;
 use crate::options::{
-    ExchangeKind, ExchangeOptions, GROUP_WORDS, LAYOUT_WORDS, LEVELS, LayoutWord, LogFormat, ON_DEAD_WORDS,
-    ORDER_WORDS, OUTAGE_WORDS, QueueKind, Start, TableOptions, TemplateOptions, TopicOptions, Topology, word,
+    GROUP_WORDS, LEVELS, LogFormat, ON_DEAD_WORDS, ORDER_WORDS, OUTAGE_WORDS, Start, TemplateOptions, word,
 };
-use crate::plan::{Layout, PipePlan, Plan, SinkPlan, SourcePlan, Target};
-use crate::quantity::{show_duration, show_size};
+use crate::plan::{HttpPlan, Layout, PipePlan, Plan, PublisherPlan};
+use crate::quantity::show_duration;
+use crate::secret::MASK;
+use sink::show_sink;
+use source::show_source;
 
 /// The plan as one value, in the shape of the configuration.
 pub fn effective(plan: &Plan) -> Value {
@@ -31,62 +36,21 @@ pub fn effective(plan: &Plan) -> Value {
         "pipes": plan.pipes.values().map(|pipe| (pipe.name.clone(), show_pipe(pipe, plan))).collect::<Map<_, _>>(),
         "log": { "format": word(&LogFormat::WORDS, plan.log.format), "level": word(&LEVELS, plan.log.level) },
     });
+    if let Some(http) = &plan.http {
+        shown["http"] = show_http(http);
+    }
+    if !plan.publishers.is_empty() {
+        let publishers = plan.publishers.values();
+        shown["publishers"] =
+            publishers.map(|one| (one.name.clone(), show_publisher(one))).collect::<Map<_, _>>().into();
+    }
+    if let Some(audit) = plan.audit.as_ref().filter(|audit| audit.chosen) {
+        shown["audit"] = json!({ "on": audit.connection.name });
+    }
     if let Some(relay) = &plan.relay {
         shown["relay"] = json!({ "name": relay });
     }
     shown
-}
-
-fn show_source(source: &SourcePlan) -> Value {
-    let options = match &source.layout {
-        Layout::Log(options) => options,
-        Layout::Table(options) => return show_table(source, options),
-    };
-    json!({
-        "on": source.connection.name,
-        "layout": word(&LAYOUT_WORDS, LayoutWord::Log),
-        "retention": show_retention(options.retention),
-        "max_payload": show_size(options.limits.payload),
-        "max_headers": options.limits.headers,
-        "max_header_bytes": show_size(options.limits.header_bytes),
-        "notify": options.notify,
-    })
-}
-
-/// What the preset says is written out, so that the mapping can be copied and changed.
-fn show_table(source: &SourcePlan, options: &TableOptions) -> Value {
-    let draft = Draft::from(&options.mapping);
-    let shown = json!({
-        "on": source.connection.name,
-        "layout": word(&LAYOUT_WORDS, LayoutWord::Table),
-        "schema": draft.schema,
-        "table": draft.table,
-        "tables": some_list(draft.tables),
-        "id": draft.id,
-        "type": draft.kind,
-        "key": draft.key,
-        "payload": draft.payload,
-        "content_type": draft.content_type,
-        "headers": draft.headers,
-        "occurred_at": draft.occurred_at,
-        "order_by": some_list(draft.order_by),
-        "pending": draft.pending,
-        "done": draft.done,
-        "failed": draft.failed,
-        "dead": draft.dead,
-        "attempts": draft.attempts,
-        "error": draft.error,
-        "due": draft.due,
-        "stamp": draft.stamp,
-        "stamp_timeout": draft.stamp_timeout.map(show_duration),
-        "lock": draft.lock,
-        "retention": options.mapping.done_at().map(|_| show_retention(options.retention)),
-        "header_columns": (!draft.header_columns.is_empty()).then_some(draft.header_columns),
-        "processed": draft.processed_table.map(|table| {
-            without_nulls(json!({ "table": table, "id": draft.processed_id, "at": draft.processed_at }))
-        }),
-    });
-    without_nulls(shown)
 }
 
 fn some_list(list: Vec<String>) -> Option<Vec<String>> {
@@ -101,71 +65,55 @@ fn without_nulls(mut value: Value) -> Value {
     value
 }
 
+fn show_delays(delays: &[Duration]) -> Vec<String> {
+    delays.iter().copied().map(show_duration).collect()
+}
+
+fn show_templates(templates: &[TemplateOptions]) -> Map<String, Value> {
+    templates.iter().map(|one| (one.name.clone(), json!(one.shown()))).collect()
+}
+
+fn show_http(http: &HttpPlan) -> Value {
+    without_nulls(json!({
+        "listen": http.listen.to_string(),
+        "token": http.token.as_ref().map(|_| MASK),
+    }))
+}
+
+fn show_publisher(publisher: &PublisherPlan) -> Value {
+    json!({
+        "to": publisher.to,
+        "keep": publisher.keep,
+        "timeout": show_duration(publisher.timeout),
+    })
+}
+
 fn show_retention(retention: Option<Duration>) -> String {
     retention.map_or("never".to_owned(), show_duration)
 }
 
-fn show_sink(sink: &SinkPlan) -> Value {
-    match &sink.target {
-        Target::Stdout => json!({ "stdout": true }),
-        Target::File(path) => json!({ "file": path }),
-        Target::Exchange(connection, options) => show_exchange(connection, options),
-        Target::Topic(connection, options) => show_topic(connection, options),
-    }
-}
-
-fn show_topic(connection: &Connection, options: &TopicOptions) -> Value {
-    let mut shown = json!({
-        "on": connection.name,
-        "topic": options.topic,
-        "compression": options.compression.as_str(),
-        "timeout": show_duration(options.timeout),
-        "max_message": show_size(options.max_message),
-        "headers": show_headers(&options.headers),
-    });
-    if let Some(file) = &options.ca_file {
-        shown["ca_file"] = json!(file);
-    }
-    shown
-}
-
-fn show_headers(headers: &[TemplateOptions]) -> Map<String, Value> {
-    headers.iter().map(|header| (header.name.clone(), json!(header.template))).collect()
-}
-
-fn show_exchange(connection: &Connection, options: &ExchangeOptions) -> Value {
-    let queues = options.queues.iter().map(
-        |queue| json!({ "name": queue.name, "keys": queue.keys, "type": word(&QueueKind::WORDS, queue.kind) }),
-    );
-    json!({
-        "on": connection.name,
-        "exchange": options.exchange,
-        "kind": word(&ExchangeKind::WORDS, options.kind),
-        "routing_key": options.routing_key,
-        "topology": word(&Topology::WORDS, options.topology),
-        "timeout": show_duration(options.timeout),
-        "max_message": show_size(options.max_message),
-        "queues": queues.collect::<Vec<_>>(),
-        "headers": show_headers(&options.headers),
-    })
-}
-
 fn show_pipe(pipe: &PipePlan, plan: &Plan) -> Value {
     let (options, policy) = (&pipe.options, &pipe.options.policy);
-    let table = match plan.sources.get(&pipe.from).map(|source| &source.layout) {
+    let source = plan.sources.get(&pipe.from);
+    let table = match source.map(|source| &source.layout) {
         Some(Layout::Table(options)) => Some(&options.mapping),
         _ => None,
     };
+    // A broker keeps what waits and what is dead by itself: the source says how.
+    let ours = !source.is_some_and(|source| source.is_on_broker());
+    let steps = policy.steps.as_deref().filter(|_| ours);
+    let doubles = ours && steps.is_none();
     without_nulls(json!({
         "from": pipe.from,
         "to": pipe.to,
         "order": word(&ORDER_WORDS, policy.order),
-        "on_dead": word(&ON_DEAD_WORDS, policy.on_dead),
+        "on_dead": ours.then(|| word(&ON_DEAD_WORDS, policy.on_dead)),
         "outage": word(&OUTAGE_WORDS, policy.outage),
         // Where nothing is ever dead there is no number that could be set.
-        "attempts": table.is_none_or(Mapping::can_be_dead).then_some(policy.attempts),
-        "retry_first": show_duration(policy.retry.first),
-        "retry_most": show_duration(policy.retry.most),
+        "attempts": (doubles && table.is_none_or(Mapping::can_be_dead)).then_some(policy.attempts),
+        "retry": steps.map(show_delays),
+        "retry_first": doubles.then(|| show_duration(policy.retry.first)),
+        "retry_most": doubles.then(|| show_duration(policy.retry.most)),
         "probe_first": show_duration(policy.probe.first),
         "probe_most": show_duration(policy.probe.most),
         "streak": policy.streak,
@@ -173,10 +121,10 @@ fn show_pipe(pipe: &PipePlan, plan: &Plan) -> Value {
         "depth": options.depth,
         "concurrency": options.concurrency,
         "group": word(&GROUP_WORDS, options.group),
-        "lanes": options.lanes,
-        "lease": show_duration(options.lease),
+        "lanes": ours.then_some(options.lanes),
+        "lease": ours.then(|| show_duration(options.lease)),
         "poll": show_duration(options.poll),
         "drain": show_duration(options.drain),
-        "start": table.is_none().then(|| word(&Start::WORDS, options.start)),
+        "start": (ours && table.is_none()).then(|| word(&Start::WORDS, options.start)),
     }))
 }

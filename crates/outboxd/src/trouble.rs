@@ -76,12 +76,12 @@ impl Trouble {
 
     /// Something failed at a sink.
     pub fn at_sink(doing: &str, sink: &SinkPlan, error: &outbox::Error) -> Self {
-        let place = match &sink.target {
-            Target::Exchange(connection, _) | Target::Topic(connection, _) => {
-                format!("sink '{}' at {}", sink.name, connection.url)
-            }
-            Target::Stdout => format!("sink '{}', standard output", sink.name),
-            Target::File(path) => format!("sink '{}', {}", sink.name, path.display()),
+        let place = match (&sink.target, sink.target.connection()) {
+            (_, Some(connection)) => format!("sink '{}' at {}", sink.name, connection.url),
+            (Target::Http(options), _) => format!("sink '{}' at {}", sink.name, options.url),
+            (Target::File(path), _) => format!("sink '{}', {}", sink.name, path.display()),
+            (Target::Metrics(_), _) => format!("sink '{}', metrics", sink.name),
+            _ => format!("sink '{}', standard output", sink.name),
         };
         let help = match (&sink.target, REBUILD) {
             (Target::Topic(..), Some(rebuild)) => rebuild,

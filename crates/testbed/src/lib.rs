@@ -1,5 +1,5 @@
-//! Private servers for the tests: PostgreSQL, MariaDB, RabbitMQ, Kafka, pgbouncer, and a network that fails on
-//! command.
+//! Private servers for the tests: PostgreSQL, MariaDB, RabbitMQ, Kafka, pgbouncer, a mail server, and a network that
+//! fails on command.
 //!
 //! Every server runs in a temporary folder on a free port of 127.0.0.1; one that runs already is never
 //! touched. It ends with the process that started it, however that ends. A test asks for the shared
@@ -17,6 +17,7 @@
 //!
 //! Nothing here belongs to the runtime of the test that asked first: the work is done on plain threads.
 
+mod certificates;
 mod kafka;
 mod leash;
 mod mariadb;
@@ -28,7 +29,9 @@ mod proxy;
 mod rabbitmq;
 mod run;
 mod server;
+mod smtp;
 
+pub use certificates::Certificates;
 #[cfg(feature = "kafka")]
 pub use kafka::Record;
 pub use kafka::{Kafka, PASSWORD, STRANGER, USER};
@@ -39,6 +42,7 @@ pub use postgres::{Database, Postgres};
 pub use proxy::Proxy;
 pub use rabbitmq::{RabbitMq, Vhost};
 pub use run::with;
+pub use smtp::{Mail, Smtp};
 
 /// The shared PostgreSQL, or `None` when the test is to be skipped: see [`available`].
 pub async fn postgres() -> Option<&'static Postgres> {
@@ -59,6 +63,11 @@ pub async fn rabbitmq() -> Option<&'static RabbitMq> {
 /// `None` only without the feature `kafka`, when the test is to be skipped.
 pub async fn kafka() -> Option<&'static Kafka> {
     available(Kafka::shared().await)
+}
+
+/// The mail server that the tests of this process share, or `None` when the test is to be skipped: see [`available`].
+pub async fn smtp() -> Option<&'static Smtp> {
+    available(Smtp::shared().await)
 }
 
 /// Runs what blocks on a thread of its own, so that the tasks of the test go on meanwhile.

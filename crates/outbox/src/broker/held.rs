@@ -32,7 +32,12 @@ struct Waiting {
 #[derive(Debug, Default)]
 pub(crate) struct Held {
     keys: HashMap<String, Line>,
+    /// With so many keys it is time to look which of them nobody will hear of again.
+    sweep_at: usize,
 }
+
+/// Below this it is never time.
+const FEW: usize = 1_024;
 
 impl Held {
     /// A message has come: whether an earlier one of its key is still away.
@@ -59,12 +64,35 @@ impl Held {
 
     /// A message is in a retry queue for `step`.
     pub(crate) fn moved(&mut self, key: &str, id: &MessageId, step: Duration, now: Instant) {
+        if self.keys.len() >= self.sweep_at.max(FEW) {
+            self.keys.retain(|_, line| {
+                line.waiting.iter().any(|it| it.away.is_none_or(|until| until + GRACE > now))
+            });
+            self.sweep_at = self.keys.len() * 2;
+        }
         let line = self.keys.entry(key.to_owned()).or_default();
         line.step = step;
         let away = Some(now + step);
         match line.waiting.iter_mut().find(|other| other.id == *id) {
             Some(waiting) => waiting.away = away,
             None => line.waiting.push_back(Waiting { id: id.clone(), away }),
+        }
+    }
+
+    /// A message was found in a retry queue, where somebody else or an earlier life of ours put it for `step`.
+    #[cfg(feature = "kafka")]
+    pub(crate) fn found(&mut self, key: &str, id: &MessageId, step: Duration, now: Instant) {
+        let line = self.keys.get(key);
+        if line.is_none_or(|line| line.waiting.iter().all(|other| other.id != *id)) {
+            self.moved(key, id, step, now);
+        }
+    }
+
+    /// A message that had come back was put back untried: until it comes again it is away.
+    pub(crate) fn released(&mut self, key: &str, id: &MessageId, now: Instant) {
+        let line = self.keys.get_mut(key);
+        if let Some(waiting) = line.and_then(|line| line.waiting.iter_mut().find(|other| other.id == *id)) {
+            waiting.away = Some(now);
         }
     }
 
@@ -125,6 +153,29 @@ mod tests {
         held.gone("k", &id("1"));
         held.gone("k", &id("2"));
         assert!(held.keys.is_empty());
+    }
+
+    #[test]
+    fn what_is_released_is_away_until_it_comes_again() {
+        let (mut held, now) = (Held::default(), Instant::now());
+        held.moved("k", &id("1"), STEP, now);
+        assert_eq!(held.came("k", &id("1"), now), Came::Back);
+        held.released("k", &id("1"), now);
+        held.released("k", &id("9"), now);
+        assert_eq!(held.came("k", &id("2"), now), Came::Held);
+        assert_eq!(held.came("k", &id("1"), now), Came::Back);
+        assert_eq!(held.came("k", &id("2"), now), Came::New);
+    }
+
+    #[test]
+    #[cfg(feature = "kafka")]
+    fn what_is_found_waiting_holds_its_key_unless_it_is_known() {
+        let (mut held, now) = (Held::default(), Instant::now());
+        held.found("k", &id("1"), STEP, now);
+        assert_eq!(held.came("k", &id("2"), now), Came::Held);
+        assert_eq!(held.came("k", &id("1"), now), Came::Back);
+        held.found("k", &id("1"), STEP, now);
+        assert_eq!(held.came("k", &id("2"), now), Came::New, "it is here already");
     }
 
     #[test]

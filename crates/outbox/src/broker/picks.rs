@@ -165,7 +165,9 @@ mod raw {
                 let why = format!("the payload is {} bytes, the limit is {max_payload}", self.payload.len());
                 defect = Some(Cause::new(code::TOO_LARGE, why));
             }
-            let mut note = |cause: Cause| drop(defect.get_or_insert(cause));
+            let mut note = |cause: Cause| {
+                defect.get_or_insert(cause);
+            };
             let destination = self.headers.remove(header::DESTINATION);
             let destination = destination.unwrap_or_else(|| self.destination.to_owned());
             if self.headers.get(header::RETRY_ORIGIN).is_some_and(|origin| origin == self.place) {

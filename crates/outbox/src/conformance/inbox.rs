@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
-use super::{PATIENCE, named};
-use crate::inbox::{Failure, Handler, Inbox};
+use super::{PATIENCE, cause, named};
+use crate::inbox::{Failed, Failure, Handler, Inbox};
 use crate::message::MessageId;
 use crate::sink::{Outcome, Sink, code};
 
@@ -38,6 +38,10 @@ macro_rules! inbox_suite {
             i5_of_two_at_once_one_commits_it_as_new
             i6_undo_takes_back_one_message_and_no_other
             i7_pruning_forgets_only_what_is_old_in_steps
+            i7_pruning_forgets_notes_too
+            i8_known_tells_what_is_committed_and_changes_nothing
+            i9_a_note_changes_nothing_of_what_is_handled
+            i9_history_tells_the_life_of_a_message_in_order
         }
     };
 }
@@ -133,4 +137,90 @@ pub async fn i7_pruning_forgets_only_what_is_old_in_steps(fixture: &impl InboxFi
     assert_eq!(inbox.prune(Duration::ZERO, 3).await.unwrap(), 3);
     assert_eq!(inbox.prune(Duration::ZERO, 3).await.unwrap(), 2);
     assert_eq!(record(fixture, "c", &ids.iter().collect::<Vec<_>>()).await, [true; 5]);
+}
+
+/// Notes a failure of each.
+async fn note(fixture: &impl InboxFixture, consumer: &str, ids: &[&MessageId], attempt: u32) {
+    let cause = cause();
+    let failures: Vec<_> =
+        ids.iter().map(|id| Failed { id, attempt, cause: &cause, dead: attempt > 2 }).collect();
+    fixture.inbox().note(consumer, &failures).await.unwrap();
+}
+
+pub async fn i7_pruning_forgets_notes_too(fixture: &impl InboxFixture) {
+    let (a, b, inbox) = (MessageId::new(), MessageId::new(), fixture.inbox());
+    record(fixture, "c", &[&a]).await;
+    note(fixture, "c", &[&a, &b, &b, &b], 1).await;
+    assert_eq!(inbox.prune(Duration::from_secs(3600), 100).await.unwrap(), 0);
+    assert_eq!(inbox.history(&b).await.unwrap().len(), 3);
+    tokio::time::sleep(Duration::from_millis(20)).await;
+    // Ids go first, and a step is a step.
+    assert_eq!(inbox.prune(Duration::ZERO, 2).await.unwrap(), 2);
+    assert_eq!(inbox.known("c", &[&a]).await.unwrap(), [false]);
+    assert_eq!(inbox.prune(Duration::ZERO, 2).await.unwrap(), 2);
+    assert_eq!(inbox.prune(Duration::ZERO, 2).await.unwrap(), 1);
+    assert_eq!(inbox.prune(Duration::ZERO, 2).await.unwrap(), 0);
+    assert_eq!(inbox.history(&b).await.unwrap(), []);
+}
+
+pub async fn i8_known_tells_what_is_committed_and_changes_nothing(fixture: &impl InboxFixture) {
+    let (a, b, odd) = (MessageId::new(), MessageId::new(), MessageId::from("it's \\ \"odd\" ?"));
+    let inbox = fixture.inbox();
+    assert!(inbox.known("c", &[]).await.unwrap().is_empty());
+    assert_eq!(inbox.known("c", &[&a, &b, &odd]).await.unwrap(), [false; 3]);
+    assert_eq!(record(fixture, "c", &[&b, &odd]).await, [true; 2], "asking records nothing");
+    assert_eq!(inbox.known("c", &[&a, &b, &odd, &b]).await.unwrap(), [false, true, true, true]);
+    assert_eq!(inbox.known("other", &[&a, &b, &odd]).await.unwrap(), [false; 3]);
+    let mut tx = inbox.begin().await.unwrap();
+    inbox.record(&mut tx, "c", &[&a]).await.unwrap();
+    drop(tx);
+    assert_eq!(inbox.known("c", &[&a, &b]).await.unwrap(), [false, true]);
+}
+
+pub async fn i9_a_note_changes_nothing_of_what_is_handled(fixture: &impl InboxFixture) {
+    let (a, b, inbox) = (MessageId::new(), MessageId::new(), fixture.inbox());
+    record(fixture, "c", &[&a]).await;
+    note(fixture, "c", &[&a, &b], 1).await;
+    inbox.note("c", &[]).await.unwrap();
+    assert_eq!(inbox.known("c", &[&a, &b]).await.unwrap(), [true, false]);
+    assert_eq!(record(fixture, "c", &[&a, &b]).await, [false, true]);
+}
+
+pub async fn i9_history_tells_the_life_of_a_message_in_order(fixture: &impl InboxFixture) {
+    let (id, other, inbox) = (MessageId::new(), MessageId::new(), fixture.inbox());
+    assert_eq!(inbox.history(&id).await.unwrap(), []);
+    // A handler notes its rejections by itself.
+    let handler = Handler::new(fixture.inbox(), "one", |_tx, message: crate::Message| async move {
+        match message.attempts {
+            0 => Err(Failure::retry("not yet")),
+            1 => Err(Failure::dead("never").code(code::UNFIT)),
+            _ => Ok(()),
+        }
+    });
+    let mut message = named("told", "");
+    message.id = id.clone();
+    for attempts in 0..3 {
+        message.attempts = attempts;
+        handler.deliver(std::slice::from_ref(&message)).await;
+        // So that no two of them are of the same moment, where moments are milliseconds.
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+    note(fixture, "two", &[&other, &id], 3).await;
+    let history = inbox.history(&id).await.unwrap();
+    let told: Vec<_> = history
+        .iter()
+        .map(|one| match &one.failed {
+            Some(failed) => format!("{} {} {} {}", one.consumer, failed.attempt, failed.cause, failed.dead),
+            None => format!("{} handled", one.consumer),
+        })
+        .collect();
+    let expected = [
+        "one 1 HANDLER: not yet false",
+        "one 2 UNFIT: never true",
+        "one handled",
+        "two 3 HANDLER: told to fail true",
+    ];
+    assert_eq!(told, expected);
+    let ages = history.iter().map(|one| jiff::Timestamp::now().duration_since(one.at.unwrap()).as_secs());
+    assert!(ages.into_iter().all(|age| (-5..60).contains(&age)), "{history:?}");
 }

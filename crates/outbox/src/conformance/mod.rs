@@ -13,6 +13,7 @@
 #![allow(missing_docs, reason = "the name of a clause is its sentence")]
 
 pub mod admin;
+pub mod broker;
 pub mod inbox;
 pub mod sink;
 pub mod source;
@@ -57,6 +58,21 @@ async fn claim_some(source: &impl Source, limit: usize) -> Result<Claim> {
         }
     };
     tokio::time::timeout(PATIENCE, asked).await.expect("nothing came")
+}
+
+/// Claims so many at once. A broker hands messages over one by one; those that came early are released meanwhile.
+async fn claim_exactly(source: &impl Source, count: usize) -> Claim {
+    let asked = async {
+        loop {
+            let claim = claim_some(source, count).await.unwrap();
+            if claim.messages.len() == count {
+                return claim;
+            }
+            settle_all(source, &claim, &Verdict::Released).await;
+            source.wait(Duration::from_millis(20)).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, asked).await.expect("not all came")
 }
 
 /// Claims until so many are done, in order; what is held is put behind, as a pipe would.

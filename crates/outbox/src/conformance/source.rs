@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 
-use super::{assert_nothing, claim_some, dead, drain, named, names, retry, settle_all};
+use super::{assert_nothing, claim_exactly, claim_some, dead, drain, named, names, retry, settle_all};
 use crate::error::ErrorKind;
 use crate::message::{Message, MessageId};
 use crate::policy::Verdict;
@@ -137,7 +137,7 @@ pub async fn s5_a_dead_message_stays_away_and_holds_its_key_if_told(fixture: &im
 pub async fn s6_what_is_behind_comes_after_the_earlier_one_in_order(fixture: &impl SourceFixture) {
     fixture.enqueue(vec![named("1", "k"), named("2", "k"), named("3", "k"), named("other", "o")]).await;
     let source = fixture.source("c");
-    let claim = claim_some(&source, 10).await.unwrap();
+    let claim = claim_exactly(&source, 4).await;
     let verdicts = [retry(Duration::from_millis(100)), Verdict::Behind, Verdict::Behind, Verdict::Done];
     source.settle(&claim, &verdicts).await.unwrap();
     fixture.enqueue(vec![named("4", "k")]).await;
@@ -152,12 +152,12 @@ pub async fn s7_what_is_released_comes_again_unchanged_and_in_order(fixture: &im
     fixture.enqueue((0..4).map(|n| named(&n.to_string(), "k")).collect()).await;
     let source = fixture.source("c");
     for _ in 0..3 {
-        let claim = claim_some(&source, 10).await.unwrap();
+        let claim = claim_exactly(&source, 4).await;
         assert_eq!(names(&claim.messages), ["0", "1", "2", "3"]);
         assert!(claim.messages.iter().all(|message| message.attempts == 0));
         settle_all(&source, &claim, &Verdict::Released).await;
     }
-    let claim = claim_some(&source, 10).await.unwrap();
+    let claim = claim_exactly(&source, 4).await;
     let verdicts = [Verdict::Done, Verdict::Released, Verdict::Released, Verdict::Released];
     source.settle(&claim, &verdicts).await.unwrap();
     assert_eq!(names(&drain(&source, 3).await), ["1", "2", "3"]);
@@ -166,8 +166,8 @@ pub async fn s7_what_is_released_comes_again_unchanged_and_in_order(fixture: &im
 pub async fn s7_what_is_released_with_a_later_claim_open_is_not_lost(fixture: &impl SourceFixture) {
     fixture.enqueue(vec![named("1", "k"), named("2", "k"), named("3", "k"), named("4", "x")]).await;
     let source = fixture.source("c");
-    let first = claim_some(&source, 2).await.unwrap();
-    let second = claim_some(&source, 2).await.unwrap();
+    let first = claim_exactly(&source, 2).await;
+    let second = claim_exactly(&source, 2).await;
     settle_all(&source, &first, &Verdict::Released).await;
     source.settle(&second, &[Verdict::Released, Verdict::Done]).await.unwrap();
     let came = drain(&source, 3).await;
@@ -192,7 +192,7 @@ pub async fn s8_messages_of_a_key_come_in_the_order_of_writing(fixture: &impl So
 pub async fn s9_a_repeated_settle_changes_nothing_more(fixture: &impl SourceFixture) {
     fixture.enqueue(vec![named("1", "a"), named("2", "b")]).await;
     let source = fixture.source("c");
-    let claim = claim_some(&source, 10).await.unwrap();
+    let claim = claim_exactly(&source, 2).await;
     let verdicts = [Verdict::Done, retry(Duration::ZERO)];
     source.settle(&claim, &verdicts).await.unwrap();
     source.settle(&claim, &verdicts).await.unwrap();
@@ -204,10 +204,10 @@ pub async fn s9_a_repeated_settle_changes_nothing_more(fixture: &impl SourceFixt
 pub async fn s10_a_lost_claim_cannot_be_settled(fixture: &impl SourceFixture) {
     fixture.enqueue(vec![named("1", ""), named("2", "")]).await;
     let paused = fixture.source("c");
-    let claim = claim_some(&paused, 10).await.unwrap();
+    let claim = claim_exactly(&paused, 2).await;
     fixture.expire("c").await;
     let next = fixture.source("c");
-    let taken = claim_some(&next, 10).await.unwrap();
+    let taken = claim_exactly(&next, 2).await;
     assert_eq!(names(&taken.messages), ["1", "2"], "taken over");
     let error = paused.settle(&claim, &[dead(true), Verdict::Done]).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Lost, "{error}");

@@ -20,8 +20,7 @@ const CONTENT_TYPE: &str = "content-type";
 #[derive(Debug)]
 pub(super) struct Envelope {
     pub(super) topic: String,
-    /// Taken out when it is sent: they belong to the client then.
-    pub(super) headers: Option<OwnedHeaders>,
+    pub(super) headers: OwnedHeaders,
 }
 
 impl Envelope {
@@ -37,7 +36,7 @@ impl Envelope {
             let shown: String = topic.chars().take(80).collect();
             return Err(unfit(format!("'{shown}' is no name of a topic: it {rule}")));
         }
-        Ok(Self { topic: topic.into_owned(), headers: Some(headers(message, config)?) })
+        Ok(Self { topic: topic.into_owned(), headers: headers(message, config)? })
     }
 }
 
@@ -122,8 +121,7 @@ mod tests {
             Message::new("t", "").header("Type", "theirs").header("ce_id", "theirs").header("x", "y");
         let envelope = Envelope::new(&message, &config).unwrap();
         let value = |name: &str| {
-            let all: Vec<_> =
-                envelope.headers.as_ref().unwrap().iter().filter(|header| header.key == name).collect();
+            let all: Vec<_> = envelope.headers.iter().filter(|header| header.key == name).collect();
             assert_eq!(all.len(), 1, "{name}");
             String::from_utf8(all[0].value.unwrap().to_vec()).unwrap()
         };

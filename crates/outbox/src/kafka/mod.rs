@@ -1,25 +1,44 @@
-//! Kafka: a topic as a sink.
+//! Kafka: a topic as a sink, and topics read by a consumer group as a source.
 //!
-//! `sink.rs` decides what became of every message, `batch.rs` collects the reports of one call, `session.rs` keeps the
-//! producer, `envelope.rs` writes a message as a record, `error.rs` says what a code of the client means.
+//! The sink: `sink.rs` says what an outcome is, `envelope.rs` writes a message as a record. What both write with:
+//! `publisher.rs` decides what became of every record, `batch.rs` collects the reports of one call, `session.rs` keeps
+//! the producer.
 //!
-//! What a person writes down, [`Brokers`] and [`TopicConfig`], is there without the feature `kafka`, so that a program
-//! that was built without can still check a configuration.
+//! The source: `source.rs` claims and settles; `reader.rs` polls and follows the rebalances; `stock.rs` is what was read
+//! ahead, partition by partition (`shelf.rs`), with the offsets that may be committed (`offsets.rs`); `moves.rs` decides
+//! what goes to which retry or dead-letter topic; `topics.rs` makes those or looks for them; `record.rs` reads a record.
+//!
+//! `settings.rs` sets up the client, `error.rs` says what a code of it means.
+//!
+//! What a person writes down, [`Brokers`], [`TopicConfig`] and [`GroupConfig`], is there without the feature `kafka`, so
+//! that a program that was built without can still check a configuration.
 
 #[cfg(feature = "kafka")]
 mod batch;
 mod brokers;
+#[cfg(feature = "kafka")]
+mod catalog;
 mod config;
 #[cfg(feature = "kafka")]
 mod envelope;
 #[cfg(feature = "kafka")]
 mod error;
+mod group_config;
+#[cfg(feature = "kafka")]
+mod offsets;
+#[cfg(feature = "kafka")]
+mod publisher;
+#[cfg(feature = "kafka")]
+mod record;
 #[cfg(feature = "kafka")]
 mod session;
+#[cfg(feature = "kafka")]
+mod settings;
 #[cfg(feature = "kafka")]
 mod sink;
 
 pub use brokers::{Brokers, Login, Mechanism};
 pub use config::{Compression, TopicConfig, check_topic_name};
+pub use group_config::{GroupConfig, Topology};
 #[cfg(feature = "kafka")]
 pub use sink::Topic;

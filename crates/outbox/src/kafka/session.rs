@@ -1,4 +1,4 @@
-//! The producer: how it is set up, what it has heard, and when it is replaced.
+//! The producer: what it has heard, and when it is replaced.
 //!
 //! A producer heals by itself after most troubles. It is made anew when it has given up for good (an idempotent
 //! producer that lost its numbers) or when it does not answer in its own time.
@@ -17,73 +17,7 @@ use rdkafka::producer::{Producer, ProducerContext, ThreadedProducer};
 use tokio::sync::{Notify, oneshot};
 
 use super::batch::Ticket;
-use super::brokers::Brokers;
-use super::config::TopicConfig;
 use super::error::code_of;
-use crate::error::{Error, ErrorKind, Result};
-
-/// What keys and headers may add to the payload, before the client itself refuses a message.
-const SLACK: usize = 1024 * 1024;
-
-/// The most bytes of messages that the client puts into one request. With the 16 KiB that are usual elsewhere the rate
-/// was a sixth.
-const BATCH: usize = 1_000_000;
-
-/// The settings of the client, as its own documentation names them.
-pub(super) fn settings(brokers: &Brokers, config: &TopicConfig) -> Result<ClientConfig> {
-    let limit = config.timeout.as_millis();
-    let mut client = ClientConfig::new();
-    client.set_log_level(RDKafkaLogLevel::Info);
-    for (name, value) in [
-        ("bootstrap.servers", brokers.servers()),
-        ("client.id", config.client_name.clone()),
-        ("acks", "all".to_owned()),
-        ("enable.idempotence", "true".to_owned()),
-        ("message.timeout.ms", limit.to_string()),
-        ("message.max.bytes", (config.max_message + SLACK).max(BATCH).to_string()),
-        ("batch.size", BATCH.to_string()),
-        ("linger.ms", "5".to_owned()),
-        ("queue.buffering.max.messages", config.buffer.to_string()),
-        ("compression.type", config.compression.as_str().to_owned()),
-        // As the clients in Java do it, so that a key has one partition whoever writes it.
-        ("partitioner", "murmur2_random".to_owned()),
-        // A mistyped name must not become a topic.
-        ("allow.auto.create.topics", "false".to_owned()),
-        ("topic.metadata.propagation.max.ms", (limit / 2).clamp(50, 5_000).to_string()),
-        // Without these a broker that is back is noticed only after ten seconds, and one that is silent after sixty.
-        ("reconnect.backoff.ms", "50".to_owned()),
-        ("reconnect.backoff.max.ms", "500".to_owned()),
-        ("socket.timeout.ms", limit.clamp(1_000, 60_000).to_string()),
-        ("socket.connection.setup.timeout.ms", limit.clamp(1_000, 30_000).to_string()),
-        ("socket.keepalive.enable", "true".to_owned()),
-        ("socket.nagle.disable", "true".to_owned()),
-    ] {
-        client.set(name, value);
-    }
-    let protocol = match (brokers.is_tls(), brokers.login().is_some()) {
-        (false, false) => "plaintext",
-        (false, true) => "sasl_plaintext",
-        (true, false) => "ssl",
-        (true, true) => "sasl_ssl",
-    };
-    client.set("security.protocol", protocol);
-    if let Some(login) = brokers.login() {
-        let Some(password) = &login.password else {
-            let what = format!("the user '{}' has no password; write kafka://user:password@host", login.user);
-            return Err(Error::new(ErrorKind::Config, what));
-        };
-        client.set("sasl.mechanism", login.mechanism.as_str().to_ascii_uppercase());
-        client.set("sasl.username", &login.user);
-        client.set("sasl.password", password);
-    }
-    if let Some(file) = &config.ca_file {
-        let Some(file) = file.to_str() else {
-            return Err(Error::new(ErrorKind::Config, "the path of the certificates is not UTF-8"));
-        };
-        client.set("ssl.ca.location", file);
-    }
-    Ok(client)
-}
 
 /// Where a session is, or will be when it is needed.
 pub(super) struct Slot {

@@ -35,11 +35,31 @@ pub(super) async fn connection(options: &MySqlConnectOptions) -> Result<MySqlCon
 }
 
 pub(super) fn pool(options: &MySqlConnectOptions, connections: u32) -> MySqlPool {
+    pool_with(options, connections, SESSION)
+}
+
+fn pool_with(options: &MySqlConnectOptions, connections: u32, session: &'static str) -> MySqlPool {
     MySqlPoolOptions::new()
         .max_connections(connections)
         .acquire_timeout(LIMIT)
-        .after_connect(|connection, _| Box::pin(async move { connection.execute(SESSION).await.map(drop) }))
+        .after_connect(move |connection, _| {
+            Box::pin(async move { connection.execute(session).await.map(drop) })
+        })
         .connect_lazy_with(options.clone())
+}
+
+/// For handlers. What does not fit is refused and not cut to fit, whatever the server's default; and a consumer that
+/// is halted, or whose host is gone, does not keep its ids locked for hours.
+const HANDLING: &str = "set session transaction isolation level read committed; \
+     set session innodb_lock_wait_timeout = 10, session lock_wait_timeout = 30, session wait_timeout = 300, \
+         session sql_mode = concat(@@sql_mode, ',STRICT_ALL_TABLES')";
+
+/// Connects with a pool that is fit for an [`Inbox`](super::Inbox) and its handlers: READ COMMITTED, strict, and not
+/// silent in a transaction for more than five minutes.
+pub async fn connect(url: &str) -> Result<MySqlPool> {
+    let options = options(url)?;
+    try_once(&options).await?;
+    Ok(pool_with(&options, 8, HANDLING))
 }
 
 /// Whether it works at all, and knows what we need of it.

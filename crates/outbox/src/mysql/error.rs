@@ -14,9 +14,7 @@ pub(super) fn classify(error: sqlx::Error, doing: impl Display) -> Error {
         sqlx::Error::Protocol(_) | sqlx::Error::Tls(_) => ErrorKind::Unreachable,
         sqlx::Error::PoolTimedOut => ErrorKind::Timeout,
         sqlx::Error::Configuration(_) => ErrorKind::Config,
-        sqlx::Error::Database(database) => database
-            .try_downcast_ref::<MySqlDatabaseError>()
-            .map_or(ErrorKind::Unexpected, |database| of_number(database.number())),
+        sqlx::Error::Database(_) => number(&error).map_or(ErrorKind::Unexpected, of_number),
         _ => ErrorKind::Unexpected,
     };
     let context = match kind {
@@ -29,6 +27,25 @@ pub(super) fn classify(error: sqlx::Error, doing: impl Display) -> Error {
         _ => "MySQL answered with an error",
     };
     Error::new(kind, context).caused_by(error).while_doing(doing)
+}
+
+/// The same for what is done to our own tables: there is no mapping that could be wrong.
+pub(super) fn classify_ours(error: sqlx::Error, doing: impl Display) -> Error {
+    match number(&error) {
+        // No such table, column.
+        Some(1146 | 1054) => {
+            Error::new(ErrorKind::NotMigrated, "the outbox tables are missing or of another version")
+                .caused_by(error)
+                .while_doing(doing)
+        }
+        _ => classify(error, doing),
+    }
+}
+
+/// The number of an error that the server told.
+pub(super) fn number(error: &sqlx::Error) -> Option<u16> {
+    let database = error.as_database_error()?;
+    Some(database.try_downcast_ref::<MySqlDatabaseError>()?.number())
 }
 
 /// By number: the states of MySQL say too little, `42000` is a mistake in the syntax and a missing grant alike.

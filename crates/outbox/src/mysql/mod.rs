@@ -1,10 +1,15 @@
-//! Tables that exist already, in MariaDB (10.6 and later) and MySQL (8.0 and later).
+//! Tables that exist already, and the inbox, in MariaDB (10.6 and later) and MySQL (8.0 and later).
 //!
 //! There is no log here: an application keeps the table it has, and [`Table`] reads it by a
 //! [`Mapping`](crate::table::Mapping).
 
 mod connect;
 mod error;
+mod inbox;
+mod migrate;
 mod table;
 
+pub use connect::connect;
+pub use inbox::Inbox;
+pub use migrate::{migrate, migrations, script};
 pub use table::Table;

@@ -10,7 +10,14 @@ use crate::migration::Migration;
 
 /// Every step so far, in order.
 pub fn migrations() -> &'static [Migration] {
-    &[Migration { version: 1, name: "log", sql: include_str!("../../migrations/postgres/001_log.sql") }]
+    &[
+        Migration { version: 1, name: "log", sql: include_str!("../../migrations/postgres/001_log.sql") },
+        Migration {
+            version: 2,
+            name: "attempts",
+            sql: include_str!("../../migrations/postgres/002_attempts.sql"),
+        },
+    ]
 }
 
 /// What remembers which steps were taken; itself safe to run at any time.

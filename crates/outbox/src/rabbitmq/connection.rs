@@ -3,11 +3,14 @@
 //! The driver's own recovery stays off: it would publish again by itself what nobody knows the outcome of.
 
 use std::ops::Deref;
+use std::path::Path;
 use std::pin::Pin;
 use std::str::FromStr as _;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex as StdMutex, PoisonError};
+use std::time::Duration;
 
+use async_trait::async_trait;
 use futures_util::{FutureExt as _, Stream, StreamExt as _};
 use lapin::options::ConfirmSelectOptions;
 use lapin::tcp::OwnedTLSConfig;
@@ -18,20 +21,37 @@ use tokio::sync::Mutex;
 use tokio::time::{Instant, timeout, timeout_at};
 use url::{Host, Url};
 
-use super::config::ExchangeConfig;
 use super::error::{connect_fault, publish_fault};
-use super::topology;
 use crate::error::{Error, ErrorKind, Result};
 use crate::sink::{Cause, code};
 
 /// Channels kept open for the next call; more than that are closed when they are done.
 const IDLE: usize = 16;
 
+/// What has to be there on every new connection.
+#[async_trait]
+pub(super) trait Establish: Send + Sync {
+    /// How to connect.
+    fn way(&self) -> Way<'_>;
+
+    /// Makes it, or looks whether it is there. The channel is of no use after an error.
+    async fn establish(&self, channel: &Channel) -> Result<(), Cause>;
+}
+
+/// How to connect.
+pub(super) struct Way<'c> {
+    /// What the broker's own tools call our connection.
+    pub(super) name: &'c str,
+    pub(super) timeout: Duration,
+    pub(super) heartbeat: Duration,
+    pub(super) ca_file: Option<&'c Path>,
+}
+
 /// The way to the broker.
 pub(super) struct Link {
     uri: AMQPUri,
     tls: OwnedTLSConfig,
-    config: Arc<ExchangeConfig>,
+    config: Arc<dyn Establish>,
     /// The broker, for people: without user and password.
     shown: String,
     /// How many attempts have ended; calls that waited for one share its failure.
@@ -48,12 +68,12 @@ struct State {
 
 impl Link {
     /// Reads the URL and the certificates; nothing is connected yet.
-    pub(super) fn new(url: &str, config: Arc<ExchangeConfig>) -> Result<Self> {
+    pub(super) fn new(url: &str, config: Arc<dyn Establish>) -> Result<Self> {
         let (mut uri, shown) = read_url(url)?;
         if uri.query.heartbeat.is_none() {
-            uri.query.heartbeat = Some(u16::try_from(config.heartbeat.as_secs()).unwrap_or(u16::MAX));
+            uri.query.heartbeat = Some(u16::try_from(config.way().heartbeat.as_secs()).unwrap_or(u16::MAX));
         }
-        let cert_chain = match &config.ca_file {
+        let cert_chain = match config.way().ca_file {
             Some(path) => Some(std::fs::read_to_string(path).map_err(|error| {
                 let what = format!("cannot read the certificates in '{}'", path.display());
                 Error::new(ErrorKind::Config, what).caused_by(error)
@@ -83,9 +103,9 @@ impl Link {
             return Err(failure.clone());
         }
         state.session = None;
-        let attempt = timeout(self.config.connect_timeout, self.connect()).await;
+        let attempt = timeout(self.config.way().timeout, self.connect()).await;
         let attempt = attempt.unwrap_or_else(|_| {
-            let limit = self.config.connect_timeout;
+            let limit = self.config.way().timeout;
             Err(Cause::new(code::UNREACHABLE, format!("{} did not answer within {limit:?}", self.shown)))
         });
         self.attempts.fetch_add(1, Ordering::AcqRel);
@@ -104,8 +124,7 @@ impl Link {
     }
 
     async fn connect(&self) -> Result<Session, Cause> {
-        let properties =
-            ConnectionProperties::default().with_connection_name(self.config.connection_name.as_str().into());
+        let properties = ConnectionProperties::default().with_connection_name(self.config.way().name.into());
         let fault = |error: lapin::Error| connect_fault(&self.shown, &error);
         let runtime = lapin::runtime::default_runtime().map_err(fault)?;
         let connection =
@@ -118,9 +137,9 @@ impl Link {
             connection,
         };
         let channel = session.open().await.map_err(fault)?;
-        topology::establish(&channel, &self.config).await?;
+        self.config.establish(&channel).await?;
         session.give_back(InUse::new(channel));
-        tracing::debug!(broker = %self.shown, exchange = %self.config.exchange, "connected");
+        tracing::debug!(broker = %self.shown, "connected");
         Ok(session)
     }
 
@@ -146,7 +165,7 @@ struct Events {
 }
 
 impl Session {
-    fn is_connected(&self) -> bool {
+    pub(super) fn is_connected(&self) -> bool {
         self.connection.status().connected()
     }
 
@@ -194,6 +213,11 @@ impl Session {
         let channel = self.connection.create_channel().await?;
         channel.confirm_select(ConfirmSelectOptions::default()).await?;
         Ok(channel)
+    }
+
+    /// A channel to read from, on which nothing is published.
+    pub(super) async fn reading(&self) -> lapin::Result<Channel> {
+        self.connection.create_channel().await
     }
 
     /// Keeps a channel for the next call. Only for one of which every confirm has come.

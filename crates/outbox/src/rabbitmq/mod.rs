@@ -1,7 +1,10 @@
-//! RabbitMQ: an exchange as a sink.
+//! RabbitMQ: an exchange as a sink, a queue as a source.
 //!
 //! `sink.rs` decides what became of every message, `publish.rs` sends and awaits, `confirm.rs` reads the
 //! broker's answers, `connection.rs` keeps the connection, `topology.rs` makes or checks what must be there.
+//!
+//! `source.rs` reads a queue, `letter.rs` is a message as it comes and goes on, `moves.rs` sends it to a retry queue or
+//! to the dead letters, `work_topology.rs` makes or checks these queues.
 //!
 //! The driver logs every returned message with its payload, and errors that the outcomes tell already: a program
 //! that must keep payloads out of its log turns the target `lapin` off.
@@ -10,14 +13,22 @@ mod batch;
 mod config;
 mod confirm;
 mod connection;
+mod desk;
 mod envelope;
 mod error;
 mod examine;
+mod letter;
+mod moves;
 mod publish;
 mod sink;
+mod source;
 mod topology;
+mod work_config;
+mod work_topology;
 
 pub use config::{ExchangeConfig, ExchangeKind, QueueConfig, QueueKind, Topology};
 pub use error::TOPOLOGY;
 pub use examine::PROBE;
 pub use sink::Exchange;
+pub use source::WorkQueue;
+pub use work_config::{Argument, Binding, WorkQueueConfig};

@@ -61,7 +61,7 @@ impl Exchange {
     pub fn new(url: &str, config: ExchangeConfig) -> Result<Self> {
         config.check()?;
         let config = Arc::new(config);
-        let link = Link::new(url, Arc::clone(&config))?;
+        let link = Link::new(url, Arc::<ExchangeConfig>::clone(&config))?;
         let name = ShortString::try_new(config.exchange.as_str()).unwrap_or_default();
         let place = format!("exchange '{}' at {}", config.exchange, link.shown());
         Ok(Self { link, config, name, place })

@@ -1,10 +1,12 @@
 //! Makes the exchange and the queues, or looks whether they are there; once for every connection.
 
+use async_trait::async_trait;
 use lapin::options::{ExchangeDeclareOptions, QueueBindOptions, QueueDeclareOptions};
 use lapin::types::{AMQPValue, FieldTable, ShortString};
 use lapin::{Channel, ExchangeKind as Kind};
 
 use super::config::{ExchangeConfig, ExchangeKind, QueueConfig, QueueKind, Topology};
+use super::connection::{Establish, Way};
 use super::error::topology_fault;
 use crate::sink::Cause;
 
@@ -13,34 +15,55 @@ pub(super) fn short(name: &str) -> ShortString {
     ShortString::try_new(name).unwrap_or_default()
 }
 
-/// Sees to it that what the configuration names is there. The channel is of no use after an error.
-pub(super) async fn establish(channel: &Channel, config: &ExchangeConfig) -> Result<(), Cause> {
-    // The default exchange is always there and may not be declared.
-    if !config.exchange.is_empty() {
-        let what = format!("exchange '{}'", config.exchange);
-        exchange(channel, config, config.topology == Topology::Check)
-            .await
-            .map_err(|error| topology_fault(&what, config.topology, &error))?;
+#[async_trait]
+impl Establish for ExchangeConfig {
+    fn way(&self) -> Way<'_> {
+        Way {
+            name: &self.connection_name,
+            timeout: self.connect_timeout,
+            heartbeat: self.heartbeat,
+            ca_file: self.ca_file.as_deref(),
+        }
     }
-    for queue in &config.queues {
-        let what = format!("queue '{}'", queue.name);
-        self::queue(channel, config, queue)
-            .await
-            .map_err(|error| topology_fault(&what, config.topology, &error))?;
+
+    async fn establish(&self, channel: &Channel) -> Result<(), Cause> {
+        // The default exchange is always there and may not be declared.
+        if !self.exchange.is_empty() {
+            let what = format!("exchange '{}'", self.exchange);
+            exchange(channel, self, self.topology == Topology::Check)
+                .await
+                .map_err(|error| topology_fault(&what, self.topology, &error))?;
+        }
+        for queue in &self.queues {
+            let what = format!("queue '{}'", queue.name);
+            self::queue(channel, self, queue)
+                .await
+                .map_err(|error| topology_fault(&what, self.topology, &error))?;
+        }
+        Ok(())
     }
-    Ok(())
 }
 
 /// Declares the exchange, or asks whether it is there.
 pub(super) async fn exchange(channel: &Channel, config: &ExchangeConfig, passive: bool) -> lapin::Result<()> {
-    let kind = match config.kind {
+    declare_exchange(channel, &config.exchange, config.kind, passive).await
+}
+
+/// Declares an exchange, or asks whether it is there.
+pub(super) async fn declare_exchange(
+    channel: &Channel,
+    name: &str,
+    kind: ExchangeKind,
+    passive: bool,
+) -> lapin::Result<()> {
+    let kind = match kind {
         ExchangeKind::Topic => Kind::Topic,
         ExchangeKind::Direct => Kind::Direct,
         ExchangeKind::Fanout => Kind::Fanout,
         ExchangeKind::Headers => Kind::Headers,
     };
     let options = ExchangeDeclareOptions { passive, durable: true, ..ExchangeDeclareOptions::default() };
-    channel.exchange_declare(short(&config.exchange), kind, options, FieldTable::default()).await
+    channel.exchange_declare(short(name), kind, options, FieldTable::default()).await
 }
 
 /// Declares a queue, or asks whether it is there.

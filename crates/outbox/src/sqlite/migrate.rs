@@ -10,6 +10,7 @@ use crate::migration::Migration;
 const MIGRATIONS: &[Migration] = &[
     Migration { version: 1, name: "log", sql: include_str!("../../migrations/sqlite/001_log.sql") },
     Migration { version: 2, name: "inbox", sql: include_str!("../../migrations/sqlite/002_inbox.sql") },
+    Migration { version: 3, name: "attempts", sql: include_str!("../../migrations/sqlite/003_attempts.sql") },
 ];
 
 /// What remembers which steps were taken; itself safe to run at any time.

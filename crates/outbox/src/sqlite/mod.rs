@@ -8,6 +8,7 @@
 //! upgrades half-way fails at once when another has written, whatever the busy timeout.
 
 mod admin;
+mod catalog;
 mod error;
 mod find;
 mod inbox;

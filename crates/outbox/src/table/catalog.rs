@@ -5,50 +5,7 @@ use std::sync::Arc;
 
 use super::condition::{Assignment, Condition, Value};
 use super::mapping::{ClaimBy, Done, Mapping, Origin};
-use super::name::{Dialect, Field, Name, TableName};
-
-/// What a column holds, as far as it matters here.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Type {
-    /// Text; of so many characters at most.
-    Text(Option<u32>),
-    /// JSON that the database checks.
-    Json,
-    /// Bytes.
-    Bytes,
-    /// A UUID.
-    Uuid,
-    /// A whole number.
-    Integer,
-    /// True or false.
-    Bool,
-    /// One of these words.
-    Enum(Vec<String>),
-    /// A time; with its zone, or understood as UTC.
-    Time {
-        /// Whether it knows its zone.
-        zoned: bool,
-    },
-    /// Anything else.
-    Other,
-}
-
-/// A column as the catalogue has it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Column {
-    /// Its name.
-    pub name: String,
-    /// What it holds.
-    pub kind: Type,
-    /// The type's own name, for casts and for messages.
-    pub type_name: String,
-    /// Whether it may be null.
-    pub nullable: bool,
-    /// Whether an insert may leave it out.
-    pub optional: bool,
-    /// Whether a unique index has it as its only column.
-    pub unique: bool,
-}
+use crate::schema::{Column, Dialect, Field, Name, TableName, Type};
 
 /// A table with its mapping, after both were found to fit.
 #[derive(Debug, Clone)]

@@ -3,7 +3,7 @@
 use super::condition::{Assignment, Condition, parse_assignments};
 use super::draft::{Draft, Flaw, MISSING, STAMP_TIMEOUT};
 use super::mapping::{ClaimBy, Done, Mapping, Origin, Processed, Tables};
-use super::name::{Field, NAME_HELP, Name, TableName};
+use crate::schema::{Field, NAME_HELP, Name, TableName};
 
 /// Reads a draft, field by field.
 pub(super) struct Reader {

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use super::catalog::{Column, Layout, Type};
+use super::catalog::Layout;
 use super::condition::Assignment;
 use super::mapping::{ClaimBy, Done, Origin};
-use super::name::{Dialect, Name};
 use super::sql::{Except, Lane, Param, Sql};
+use crate::schema::{Column, Dialect, Name, Type};
 
 impl Layout {
     /// What a message is made of; see [`cell`].

@@ -11,8 +11,8 @@
 
 use std::fmt;
 
-use super::name::Name;
 use super::parser::Parser;
+use crate::schema::Name;
 
 /// A value in a condition or an assignment.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use super::catalog::{Column, Layout, Type};
+use super::catalog::Layout;
 use super::condition::{Assignment, Operator, Value};
 use super::mapping::{ClaimBy, Done, Origin};
-use super::name::{Dialect, Name};
 use super::sql::{Param, Sql, cell};
 use crate::admin::{Filter, Stand, TRIED_OFTEN};
 use crate::error::{Error, ErrorKind, Result};
+use crate::schema::{Column, Dialect, Name, Type};
 
 /// Where things stand in a row of [`Layout::list`], after what a claim has: those of single headers come before.
 pub(super) struct Extra {

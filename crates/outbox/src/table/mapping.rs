@@ -5,7 +5,7 @@ use std::fmt;
 use std::time::Duration;
 
 use super::condition::{Assignment, Condition, Operator, Value};
-use super::name::{Field, Name, TableName};
+use crate::schema::{Field, Name, TableName};
 
 /// Which tables are meant.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -18,7 +18,6 @@ mod keep_sql;
 pub(crate) mod look;
 mod mapping;
 mod memory;
-mod name;
 mod parser;
 mod preset;
 mod row;
@@ -29,11 +28,11 @@ pub(crate) mod sql;
 mod suggest;
 mod written;
 
-pub use catalog::{Column, Layout, Type};
+pub use crate::schema::{Column, Dialect, Field, NAME_HELP, Name, TableName, Type};
+pub use catalog::Layout;
 pub use condition::{Assignment, Condition, Operator, Value, parse_assignments};
 pub use draft::{Draft, Flaw, STAMP_TIMEOUT};
 pub use mapping::{ClaimBy, Done, Mapping, Origin, Processed, Tables};
-pub use name::{Dialect, Field, NAME_HELP, Name, TableName};
 pub use preset::{Preset, preset, presets};
 pub use source::Reading;
 #[cfg(feature = "postgres")]

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use super::condition::{Condition, Operator, Value};
-use super::name::Name;
+use crate::schema::Name;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Token {

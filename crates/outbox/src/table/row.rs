@@ -7,9 +7,9 @@ use serde_json::value::RawValue;
 
 use super::catalog::Layout;
 use super::mapping::Origin;
-use super::name::Field;
 use super::sql::{Cells, cell};
 use crate::message::{Message, headers_from_json};
+use crate::schema::Field;
 use crate::sink::{Cause, code};
 
 /// A row that was claimed.

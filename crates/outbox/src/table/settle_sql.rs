@@ -1,10 +1,10 @@
 //! The statements that write down what became of rows.
 
-use super::catalog::{Column, Layout, Type};
+use super::catalog::Layout;
 use super::condition::Assignment;
 use super::mapping::{ClaimBy, Done};
-use super::name::{Dialect, Name};
 use super::sql::{FailedRow, Param, Sql, micros, now, one};
+use crate::schema::{Column, Dialect, Name, Type};
 
 impl Layout {
     pub(super) fn assign(&self, set: &[Assignment]) -> Vec<String> {

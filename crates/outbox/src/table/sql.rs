@@ -4,10 +4,10 @@
 
 use std::time::Duration;
 
-use super::catalog::{Column, Layout, Type};
+use super::catalog::Layout;
 use super::condition::Condition;
 use super::mapping::ClaimBy;
-use super::name::{Dialect, Field, Name};
+use crate::schema::{Column, Dialect, Field, Name, Type};
 
 /// A value that is bound.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -5,8 +5,8 @@ use std::fmt;
 use super::condition::{Assignment, Condition};
 use super::draft::Draft;
 use super::mapping::{ClaimBy, Done, Mapping, Origin, Tables};
-use super::name::Name;
 use super::parser::is_plain_column;
+use crate::schema::Name;
 
 impl fmt::Display for Condition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -72,6 +72,39 @@ async fn a_function_that_panics_before_its_future_is_rejected_alone() {
     assert_eq!(rejected_code(&outcomes[1]), code::PANIC);
 }
 
+#[tokio::test]
+async fn d3_two_copies_in_one_batch_are_handled_once() {
+    let inbox = Inbox::new();
+    let sink = obedient(&inbox);
+    let (a, b) = (named("a"), named("b"));
+    let outcomes = sink.deliver(&[a.clone(), b.clone(), a.clone(), b, a]).await;
+    assert_eq!(outcomes, vec![Outcome::Delivered; 5]);
+    assert_eq!(inbox.effects().await, ["a", "b"]);
+}
+
+#[tokio::test]
+async fn k4_a_handler_that_misses_something_says_so_and_charges_nobody() {
+    let inbox = Inbox::new();
+    let sink = Handler::new(Arc::new(inbox.clone()), "c", |mut tx: Lent<Tx>, message: Message| async move {
+        tx.push(String::from_utf8_lossy(&message.payload).into_owned());
+        if &*message.payload == b"b" {
+            Err(Failure::unavailable("no printer").code("PRINTER"))
+        } else {
+            Ok(())
+        }
+    });
+    for count in [2, 3] {
+        let messages: Vec<_> = ["b", "a", "c"].into_iter().map(named).take(count).collect();
+        for outcome in sink.deliver(&messages).await {
+            assert!(
+                matches!(outcome, Outcome::Unavailable(cause) if cause.to_string() == "PRINTER: no printer")
+            );
+        }
+    }
+    assert!(inbox.effects().await.is_empty());
+    assert!(inbox.history(&named("b").id).await.unwrap().is_empty(), "no attempt was spent");
+}
+
 /// The messages that were handled are known by the ids that are committed.
 struct Handled {
     inbox: Inbox,

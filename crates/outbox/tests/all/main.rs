@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that fails should say where")]
 
+#[cfg(all(feature = "postgres", feature = "rabbitmq"))]
+mod consumer;
 #[cfg(all(feature = "failpoints", feature = "postgres", feature = "rabbitmq", feature = "sqlite"))]
 mod crash;
 mod cycle;
@@ -9,17 +11,28 @@ mod cycle;
 mod faults;
 mod group;
 mod handler;
+#[cfg(feature = "http")]
+mod http;
 #[cfg(feature = "kafka")]
 mod kafka;
 mod lines;
 mod lives;
+#[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
+mod mapped_inbox;
 mod memory;
+#[cfg(feature = "metrics")]
+mod meter;
+mod once;
+#[cfg(feature = "mysql")]
+mod mysql;
 mod pipe;
 #[cfg(feature = "postgres")]
 mod postgres;
 mod publisher;
 #[cfg(feature = "rabbitmq")]
 mod rabbitmq;
+#[cfg(feature = "smtp")]
+mod smtp;
 #[cfg(feature = "sqlite")]
 mod sqlite;
 mod streak;

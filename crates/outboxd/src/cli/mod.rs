@@ -38,11 +38,16 @@ use std::path::Path;
 use crate::backends::Log;
 use crate::mistake::did_you_mean;
 use crate::options::SourceOptions;
-use crate::plan::{Layout, Plan, SourcePlan};
+use crate::plan::{Checked, Layout, Plan, SourcePlan};
 use crate::trouble::{Exit, Trouble};
 
 /// Reads and checks the configuration.
 pub fn load(file: &Path) -> anyhow::Result<Plan> {
+    Ok(check(file)?.plan)
+}
+
+/// The same, with what should be looked at.
+pub fn check(file: &Path) -> anyhow::Result<Checked> {
     let text = std::fs::read_to_string(file).map_err(|error| {
         let help = "write one with `outboxd init`, or name it with --config PATH";
         Trouble::new(
@@ -69,6 +74,12 @@ impl Opened<'_> {
     }
 }
 
+/// What a verb over outboxes says of a source that is none.
+fn not_an_outbox(source: &SourcePlan) -> Trouble {
+    let what = format!("source '{}' is on a broker, and this is about outboxes in databases", source.name);
+    Trouble::usage(what, "the broker's own tools tell what is in it; choose another with --source")
+}
+
 /// The sources that are meant: the named one, or all.
 pub fn choose<'p>(plan: &'p Plan, name: Option<&str>) -> Result<Vec<&'p SourcePlan>, Trouble> {
     if plan.sources.is_empty() {
@@ -85,12 +96,22 @@ pub fn choose<'p>(plan: &'p Plan, name: Option<&str>) -> Result<Vec<&'p SourcePl
     }
 }
 
-/// The one source that is meant.
+/// The outboxes that are meant: the named one, or all. What is on a broker is none.
+pub fn choose_outboxes<'p>(plan: &'p Plan, name: Option<&str>) -> Result<Vec<&'p SourcePlan>, Trouble> {
+    let (on_brokers, outboxes): (Vec<_>, Vec<_>) =
+        choose(plan, name)?.into_iter().partition(|source| source.is_on_broker());
+    match on_brokers.first() {
+        Some(source) if outboxes.is_empty() => Err(not_an_outbox(source)),
+        _ => Ok(outboxes),
+    }
+}
+
+/// The one outbox that is meant.
 pub fn choose_one<'p>(plan: &'p Plan, name: Option<&str>) -> Result<&'p SourcePlan, Trouble> {
-    match choose(plan, name)?[..] {
+    match choose_outboxes(plan, name)?[..] {
         [source] => Ok(source),
-        _ => {
-            let names = plan.sources.keys().map(String::as_str).collect::<Vec<_>>().join(", ");
+        ref several => {
+            let names = several.iter().map(|source| source.name.as_str()).collect::<Vec<_>>().join(", ");
             Err(Trouble::usage("there are several sources", format!("choose one with --source: {names}")))
         }
     }
@@ -104,6 +125,7 @@ pub fn log_options<'p>(source: &'p SourcePlan, why: &str, help: &str) -> Result<
             let what = format!("source '{}' is a mapped table: {why}", source.name);
             Err(Trouble::usage(what, help))
         }
+        Layout::Queue(_) | Layout::Topic(_) => Err(not_an_outbox(source)),
     }
 }
 
@@ -118,7 +140,7 @@ pub async fn open(source: &SourcePlan) -> Result<Opened<'_>, Trouble> {
 /// Opens the sources that are meant.
 pub async fn open_all<'p>(plan: &'p Plan, name: Option<&str>) -> Result<Vec<Opened<'p>>, Trouble> {
     let mut opened = Vec::new();
-    for source in choose(plan, name)? {
+    for source in choose_outboxes(plan, name)? {
         opened.push(open(source).await?);
     }
     Ok(opened)

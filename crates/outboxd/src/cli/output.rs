@@ -92,10 +92,18 @@ impl Output {
 
     /// A failure, on standard error: one line, and what to do.
     pub fn error(&self, what: impl Display, help: &str) {
-        let (red, cyan, plain) =
-            if self.color { ("\x1b[1;31m", "\x1b[36m", "\x1b[0m") } else { ("", "", "") };
+        self.tell("error", "\x1b[1;31m", what, help);
+    }
+
+    /// What should be looked at though nothing failed: the same.
+    pub fn warning(&self, what: impl Display, help: &str) {
+        self.tell("warning", "\x1b[1;33m", what, help);
+    }
+
+    fn tell(&self, word: &str, word_color: &str, what: impl Display, help: &str) {
+        let (bold, cyan, plain) = if self.color { (word_color, "\x1b[36m", "\x1b[0m") } else { ("", "", "") };
         let what = printable(&what.to_string());
-        let _ = writeln!(io::stderr(), "{red}error:{plain} {what}");
+        let _ = writeln!(io::stderr(), "{bold}{word}:{plain} {what}");
         if !help.is_empty() {
             let _ = writeln!(io::stderr(), "{cyan}help:{plain} {}", printable(help));
         }

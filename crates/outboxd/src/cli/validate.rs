@@ -4,15 +4,16 @@ use std::path::Path;
 
 use serde_json::json;
 
-use super::load;
+use super::check;
 use super::output::Output;
 use crate::mistake::Invalid;
+use crate::plan::Checked;
 use crate::trouble::Exit;
 
 /// Checks the configuration.
 pub fn validate(file: &Path, output: &mut Output) -> anyhow::Result<Exit> {
-    let plan = match load(file) {
-        Ok(plan) => plan,
+    let Checked { plan, warnings } = match check(file) {
+        Ok(checked) => checked,
         Err(error) => {
             if let (true, Some(invalid)) = (output.is_json(), error.downcast_ref::<Invalid>()) {
                 output.json(&json!({ "valid": false, "mistakes": invalid.mistakes }))?;
@@ -20,8 +21,11 @@ pub fn validate(file: &Path, output: &mut Output) -> anyhow::Result<Exit> {
             return Err(error);
         }
     };
+    for warning in &warnings {
+        output.warning(warning, &warning.help);
+    }
     if output.is_json() {
-        output.json(&json!({ "valid": true, "mistakes": [] }))?;
+        output.json(&json!({ "valid": true, "mistakes": [], "warnings": warnings }))?;
         return Ok(Exit::Ok);
     }
     let counts = [

@@ -4,12 +4,18 @@ use std::path::PathBuf;
 
 use outbox::kafka::Compression;
 
+use super::handler::{
+    self, ENDPOINT_KEYS, ERROR_LOG_KEYS, MAIL_FURTHER_KEYS, MAIL_KEYS, METRICS_KEYS, SQL_KEYS,
+};
+use super::inbox::{INBOX_KEYS, InboxConfig};
 use super::{millis, minutes};
 use crate::mistake::{At, Place};
 use crate::options::{
-    ExchangeKind, ExchangeOptions, QueueKind, QueueOptions, TemplateOptions, TopicOptions, Topology,
+    EndpointOptions, ErrorLogOptions, ExchangeKind, ExchangeOptions, MailOptions, MeterOptions, QueueKind,
+    QueueOptions, StatementOptions, TemplateOptions, TopicOptions, Topology,
 };
 use crate::reader::Section;
+use crate::secret::is_secret_name;
 
 /// A place to send to.
 #[derive(Debug)]
@@ -18,6 +24,10 @@ pub struct SinkConfig {
     pub name: At<String>,
     /// Which kind, unless that was a mistake already.
     pub target: Option<TargetConfig>,
+    /// The inbox before it.
+    pub inbox: Option<InboxConfig>,
+    /// The templates in it.
+    pub templates: Vec<TemplateConfig>,
 }
 
 /// The kinds of a sink.
@@ -29,8 +39,6 @@ pub enum TargetConfig {
         on: At<String>,
         /// The exchange and its queues.
         options: ExchangeOptions,
-        /// The templates in it.
-        templates: Vec<TemplateConfig>,
     },
     /// A topic on a connection.
     Topic {
@@ -38,8 +46,45 @@ pub enum TargetConfig {
         on: At<String>,
         /// The topic.
         options: TopicOptions,
-        /// The templates in it.
-        templates: Vec<TemplateConfig>,
+    },
+    /// Statements in the database of a connection.
+    Sql {
+        /// The connection.
+        on: At<String>,
+        /// The statements.
+        options: StatementOptions,
+        /// Where they stand.
+        place: Place,
+    },
+    /// E-mail through the server of a connection.
+    Mail {
+        /// The connection.
+        on: At<String>,
+        /// What is sent.
+        options: Box<MailOptions>,
+    },
+    /// A table of errors in the database of a connection.
+    ErrorLog {
+        /// The connection.
+        on: At<String>,
+        /// The table.
+        options: ErrorLogOptions,
+        /// Where it was named.
+        place: Place,
+    },
+    /// An endpoint.
+    Http {
+        /// Where, and how.
+        options: Box<EndpointOptions>,
+        /// Where the URL stands.
+        place: Place,
+        /// Where the secret stands.
+        secret_place: Place,
+    },
+    /// Figures on the metrics endpoint.
+    Metrics {
+        /// The figures, each with its place.
+        meters: Vec<At<MeterOptions>>,
     },
     /// Lines of JSON on standard output.
     Stdout,
@@ -58,92 +103,136 @@ pub struct TemplateConfig {
     pub place: Place,
 }
 
+impl TemplateConfig {
+    pub(super) fn new(key: impl Into<String>, text: &At<String>) -> Self {
+        Self { key: key.into(), text: text.value.clone(), place: text.place }
+    }
+
+    /// Whether it may hold a secret, by the looks of its name.
+    pub fn is_secret(&self) -> bool {
+        is_secret_name(&self.key) && self.key.starts_with("headers.")
+    }
+}
+
 const EXCHANGE_KEYS: [&str; 5] = ["exchange", "kind", "routing_key", "topology", "queues"];
 const TOPIC_KEYS: [&str; 3] = ["topic", "compression", "ca_file"];
 const BROKER_KEYS: [&str; 3] = ["headers", "timeout", "max_message"];
 
+/// A kind of sink: the word for it, the keys that tell it, and all that it has.
+struct Trait {
+    word: &'static str,
+    tells: &'static [&'static str],
+    keys: &'static [&'static [&'static str]],
+}
+
+impl Trait {
+    fn all_keys(&self) -> impl Iterator<Item = &'static str> {
+        self.tells.iter().chain(self.keys.iter().copied().flatten()).copied()
+    }
+}
+
+const KINDS: [Trait; 9] = [
+    Trait { word: "'stdout'", tells: &["stdout"], keys: &[] },
+    Trait { word: "'file'", tells: &["file"], keys: &[] },
+    Trait { word: "'http'", tells: &["http"], keys: &[&ENDPOINT_KEYS, &INBOX_KEYS] },
+    Trait { word: "'metrics'", tells: &["metrics"], keys: &[&METRICS_KEYS, &INBOX_KEYS] },
+    Trait { word: "'exchange'", tells: &["exchange"], keys: &[&EXCHANGE_KEYS, &BROKER_KEYS] },
+    Trait { word: "'topic'", tells: &["topic"], keys: &[&TOPIC_KEYS, &BROKER_KEYS] },
+    Trait { word: "'sql'", tells: &["sql"], keys: &[&SQL_KEYS, &INBOX_KEYS] },
+    Trait { word: "'error_log'", tells: &["error_log"], keys: &[&ERROR_LOG_KEYS] },
+    Trait { word: "e-mail", tells: &MAIL_KEYS, keys: &[&MAIL_KEYS, &MAIL_FURTHER_KEYS, &INBOX_KEYS] },
+];
+
 /// Reads a sink; which kind it is, its keys tell.
 pub(super) fn read(name: At<String>, section: Section<'_>) -> SinkConfig {
-    let kinds = ["on", "stdout", "file"].into_iter().filter(|key| section.has(key)).collect::<Vec<_>>();
-    if let [_, second, ..] = kinds[..] {
-        section.note(
-            second,
-            format!("stands beside '{}'", kinds[0]),
-            "a sink is one of 'on', 'stdout', 'file'",
-        );
+    let tells = |kind: &&Trait| kind.tells.iter().any(|key| section.is_set(key));
+    let found: Vec<_> = KINDS.iter().filter(tells).collect();
+    if let [first, second, ..] = found[..] {
+        let key = second.tells.iter().copied().find(|key| section.is_set(key)).unwrap_or_default();
+        let help = "a sink is one of 'exchange', 'topic', 'sql', 'error_log' or e-mail with 'on', or 'http', 'metrics', 'stdout', 'file'";
+        section.note(key, format!("stands beside {}", first.word), help);
     }
-    let http = "an HTTP sink, which is not supported yet";
-    let mut elsewhere = vec![("http", http), ("inbox", http)];
-    let target = match kinds.first().copied() {
-        Some("on") => read_broker(&section, &mut elsewhere),
-        Some("stdout") => {
+    let mut sink = SinkConfig { name, target: None, inbox: None, templates: Vec::new() };
+    match found[..] {
+        [kind] => (sink.target, sink.inbox) = read_kind(kind, &section, &mut sink.templates),
+        _ => {
+            if found.is_empty() && section.is_set("on") {
+                let help = "name what is there: exchange = \"…\" of RabbitMQ, topic = \"…\" of Kafka, sql = \"…\" or error_log = true in a database, from, to and subject of an e-mail";
+                section.note_missing(&["exchange", "topic", "sql", "error_log", "to"], help);
+            } else if found.is_empty() {
+                let help = "write on = \"connection\" with exchange = \"…\" or topic = \"…\" or sql = \"…\", or http = \"https://…\", or stdout = true, or file = \"path\"";
+                section.note_missing(&["on", "stdout", "file", "http", "metrics"], help);
+            }
+            // Known all the same, so that they are not told as unknown.
+            section.has("on");
+            for key in KINDS.iter().flat_map(Trait::all_keys) {
+                section.has(key);
+            }
+        }
+    }
+    section.finish(&elsewhere(found.first().map(|kind| kind.word)));
+    sink
+}
+
+fn read_kind(
+    kind: &Trait,
+    section: &Section<'_>,
+    templates: &mut Vec<TemplateConfig>,
+) -> (Option<TargetConfig>, Option<InboxConfig>) {
+    match kind.tells[0] {
+        "stdout" => {
             let mut stdout = true;
             section.flag("stdout", &mut stdout);
             if !stdout {
-                section.note(
-                    "stdout",
-                    "says that this is no sink",
-                    "write stdout = true, or remove the sink",
-                );
+                let help = "write stdout = true, or remove the sink";
+                section.note("stdout", "says that this is no sink", help);
             }
-            Some(TargetConfig::Stdout)
+            (Some(TargetConfig::Stdout), None)
         }
-        Some(_) => section.path("file").map(TargetConfig::File),
-        None => {
-            let help = "write on = \"connection\" with exchange = \"…\" or topic = \"…\", or stdout = true, or file = \"path\"";
-            section.note_missing(&["on", "stdout", "file"], help);
-            None
-        }
-    };
-    if kinds.first() != Some(&"on") {
-        let keys = EXCHANGE_KEYS.into_iter().chain(TOPIC_KEYS).chain(BROKER_KEYS);
-        elsewhere.extend(keys.map(|key| (key, "a sink with 'on'")));
-    }
-    section.finish(&elsewhere);
-    SinkConfig { name, target }
-}
-
-/// An exchange or a topic: what the connection is, is not known yet.
-fn read_broker(
-    section: &Section<'_>,
-    elsewhere: &mut Vec<(&'static str, &'static str)>,
-) -> Option<TargetConfig> {
-    match (section.has("exchange"), section.has("topic")) {
-        (true, true) => {
-            section.note(
-                "topic",
-                "stands beside 'exchange'",
-                "RabbitMQ has exchanges, Kafka has topics: keep one",
-            );
-            section.text("on");
-            None
-        }
-        (false, true) => {
-            elsewhere.extend(EXCHANGE_KEYS.map(|key| (key, "a sink with 'exchange'")));
-            read_topic(section)
-        }
-        (true, false) => {
-            elsewhere.extend(TOPIC_KEYS.map(|key| (key, "a sink with 'topic'")));
-            read_exchange(section)
-        }
-        (false, false) => {
-            section.note_missing(
-                &["exchange", "topic"],
-                "name the exchange of RabbitMQ: exchange = \"…\", or the topic of Kafka: topic = \"…\"",
-            );
-            section.text("on");
-            // Known all the same, so that they are not told as unknown.
-            for key in EXCHANGE_KEYS.into_iter().chain(TOPIC_KEYS).chain(BROKER_KEYS) {
-                section.has(key);
-            }
-            None
-        }
+        "file" => (section.path("file").map(TargetConfig::File), None),
+        "exchange" => (read_exchange(section, templates), None),
+        "topic" => (read_topic(section, templates), None),
+        "http" => handler::read_endpoint(section, templates),
+        "metrics" => handler::read_metrics(section, templates),
+        "sql" => handler::read_sql(section),
+        "error_log" => (handler::read_error_log(section), None),
+        _ => handler::read_mail(section, templates),
     }
 }
 
-fn read_exchange(section: &Section<'_>) -> Option<TargetConfig> {
-    let (mut options, mut templates) = (ExchangeOptions::default(), Vec::new());
-    let on = section.text("on");
+/// The keys of the other kinds, with the words for them. A key that several have is told by all of them.
+fn elsewhere(own: Option<&str>) -> Vec<(&'static str, &'static str)> {
+    let mut keys = vec![
+        ("on", "a sink on a connection: 'exchange', 'topic', 'sql', 'error_log', e-mail"),
+        ("inbox", "a sink that handles messages: 'http', 'sql', 'metrics', e-mail"),
+        ("inbox_window", "a sink that handles messages: 'http', 'sql', 'metrics', e-mail"),
+        ("timeout", "a sink that waits for an answer: 'exchange', 'topic', 'http', 'sql', e-mail"),
+        ("headers", "a sink with 'exchange', 'topic' or 'http'"),
+        ("max_message", "a sink with 'exchange' or 'topic'"),
+        ("ca_file", "a sink with 'topic' or 'http'"),
+    ];
+    let words = [
+        ("'http'", "a sink with 'http'"),
+        ("'metrics'", "a sink with 'metrics'"),
+        ("'exchange'", "a sink with 'exchange'"),
+        ("'topic'", "a sink with 'topic'"),
+        ("'sql'", "a sink with 'sql'"),
+        ("'error_log'", "a sink with 'error_log'"),
+        ("e-mail", "a sink for e-mail"),
+    ];
+    for kind in KINDS.iter().filter(|kind| Some(kind.word) != own) {
+        if let Some((_, told)) = words.iter().find(|(word, _)| *word == kind.word) {
+            keys.extend(kind.all_keys().map(|key| (key, *told)));
+        }
+    }
+    keys
+}
+
+const ON_HELP: &str = "name the connection: on = \"…\"";
+
+fn read_exchange(section: &Section<'_>, templates: &mut Vec<TemplateConfig>) -> Option<TargetConfig> {
+    let mut options = ExchangeOptions::default();
+    let on = section.required("on", ON_HELP);
     if let Some(exchange) = section.text("exchange") {
         if let Err(rule) = check_broker_name(&exchange.value) {
             section.note("exchange", rule, BROKER_NAME_HELP);
@@ -152,51 +241,51 @@ fn read_exchange(section: &Section<'_>) -> Option<TargetConfig> {
     }
     section.choice("kind", &ExchangeKind::WORDS, &mut options.kind);
     if let Some(template) = section.text("routing_key") {
-        options.routing_key.clone_from(&template.value);
-        templates.push(template_config("routing_key".to_owned(), template));
+        templates.push(TemplateConfig::new("routing_key", &template));
+        options.routing_key = template.value;
     }
     section.choice("topology", &Topology::WORDS, &mut options.topology);
-    options.headers = read_headers(section, &mut templates);
+    options.headers = read_templates(section, "headers", templates);
     section.duration("timeout", millis(100)..=minutes(10), &mut options.timeout);
     section.size("max_message", 1..=512 << 20, &mut options.max_message);
     for queue in section.tables("queues") {
         options.queues.extend(read_queue(queue, options.kind, &options.queues));
     }
-    on.map(|on| TargetConfig::Exchange { on, options, templates })
+    on.map(|on| TargetConfig::Exchange { on, options })
 }
 
-fn read_topic(section: &Section<'_>) -> Option<TargetConfig> {
-    let (mut options, mut templates) = (TopicOptions::default(), Vec::new());
-    let on = section.text("on");
+fn read_topic(section: &Section<'_>, templates: &mut Vec<TemplateConfig>) -> Option<TargetConfig> {
+    let mut options = TopicOptions::default();
+    let on = section.required("on", ON_HELP);
     if let Some(template) = section.text("topic") {
-        options.topic.clone_from(&template.value);
-        templates.push(template_config("topic".to_owned(), template));
+        templates.push(TemplateConfig::new("topic", &template));
+        options.topic = template.value;
     }
     section.choice("compression", &Compression::WORDS, &mut options.compression);
-    options.headers = read_headers(section, &mut templates);
+    options.headers = read_templates(section, "headers", templates);
     section.duration("timeout", millis(100)..=minutes(10), &mut options.timeout);
     section.size("max_message", 1..=512 << 20, &mut options.max_message);
     options.ca_file = section.path("ca_file").map(|path| path.value);
-    on.map(|on| TargetConfig::Topic { on, options, templates })
+    on.map(|on| TargetConfig::Topic { on, options })
 }
 
-/// Headers that every message bears: `{ Name = "template" }`.
-fn read_headers(section: &Section<'_>, templates: &mut Vec<TemplateConfig>) -> Vec<TemplateOptions> {
-    let Some(table) = section.section("headers") else { return Vec::new() };
-    let mut headers = Vec::new();
+/// Headers or labels, each with a template: `{ Name = "template" }`.
+pub(super) fn read_templates(
+    section: &Section<'_>,
+    key: &'static str,
+    templates: &mut Vec<TemplateConfig>,
+) -> Vec<TemplateOptions> {
+    let Some(table) = section.section(key) else { return Vec::new() };
+    let mut read = Vec::new();
     for (name, value) in table.named() {
         if name.value.is_empty() || name.value.len() > 255 || name.value.chars().any(char::is_control) {
             table.note(&name.value, "is no name of a header", "1 to 255 bytes without control characters");
         } else if let Some(text) = table.named_text(&name, value) {
-            headers.push(TemplateOptions { name: name.value.clone(), template: text.value.clone() });
-            templates.push(template_config(format!("headers.{}", name.value), text));
+            templates.push(TemplateConfig::new(format!("{key}.{}", name.value), &text));
+            read.push(TemplateOptions { name: name.value, template: text.value });
         }
     }
-    headers
-}
-
-fn template_config(key: String, text: At<String>) -> TemplateConfig {
-    TemplateConfig { key, text: text.value, place: text.place }
+    read
 }
 
 fn read_queue(section: Section<'_>, exchange: ExchangeKind, before: &[QueueOptions]) -> Option<QueueOptions> {
@@ -205,11 +294,7 @@ fn read_queue(section: Section<'_>, exchange: ExchangeKind, before: &[QueueOptio
     section.choice("type", &QueueKind::WORDS, &mut kind);
     let mut keys: Vec<String> = section.texts("keys").into_iter().map(|key| key.value).collect();
     if !section.has("keys") {
-        match exchange {
-            ExchangeKind::Topic => keys.push("#".to_owned()),
-            ExchangeKind::Fanout | ExchangeKind::Headers => keys.push(String::new()),
-            ExchangeKind::Direct => section.note_missing(&["keys"], "a direct exchange needs keys = [\"…\"]"),
-        }
+        keys = default_keys(&section, exchange);
     }
     if let Some(name) = &name {
         if let Err(rule) = check_broker_name(&name.value) {
@@ -223,10 +308,22 @@ fn read_queue(section: Section<'_>, exchange: ExchangeKind, before: &[QueueOptio
     Some(QueueOptions { name: name?.value, keys, kind })
 }
 
-const BROKER_NAME_HELP: &str = "1 to 255 bytes without quotes, backslashes and control characters";
+/// The binding keys of a queue that names none.
+pub(super) fn default_keys(section: &Section<'_>, exchange: ExchangeKind) -> Vec<String> {
+    match exchange {
+        ExchangeKind::Topic => vec!["#".to_owned()],
+        ExchangeKind::Fanout | ExchangeKind::Headers => vec![String::new()],
+        ExchangeKind::Direct => {
+            section.note_missing(&["keys"], "a direct exchange needs keys = [\"…\"]");
+            Vec::new()
+        }
+    }
+}
+
+pub(super) const BROKER_NAME_HELP: &str = "1 to 255 bytes without quotes, backslashes and control characters";
 
 /// Whether an exchange or a queue can bear this name.
-fn check_broker_name(name: &str) -> Result<(), &'static str> {
+pub(super) fn check_broker_name(name: &str) -> Result<(), &'static str> {
     if name.is_empty() {
         Err("is empty")
     } else if name.len() > 255 {

@@ -1,9 +1,10 @@
-//! `[sources.NAME]`: a log of ours, or a table that somebody else made.
+//! `[sources.NAME]`: a log of ours, a table that somebody else made, a queue or topics of a broker.
 
+use super::broker::{QUEUE_KEYS, SHARED_KEYS, TOPIC_KEYS, read_queue, read_topics};
 use super::table::{TABLE_KEYS, read_table};
 use super::{count, days, minutes};
 use crate::mistake::{At, Place};
-use crate::options::{LAYOUT_WORDS, LayoutWord, SourceOptions, TableOptions};
+use crate::options::{GroupOptions, LAYOUT_WORDS, LayoutWord, SourceOptions, TableOptions, WorkQueueOptions};
 use crate::reader::Section;
 
 /// Something to read from.
@@ -17,7 +18,7 @@ pub struct SourceConfig {
     pub layout: Option<LayoutConfig>,
 }
 
-/// What a source looks like in its database.
+/// What a source looks like where it is.
 #[derive(Debug)]
 pub enum LayoutConfig {
     /// A log of ours.
@@ -36,6 +37,20 @@ pub enum LayoutConfig {
         /// Where the time-out of the stamp was set.
         stamp_timeout_place: Place,
     },
+    /// A queue of RabbitMQ.
+    Queue {
+        /// The queue, and what belongs to it.
+        options: Box<WorkQueueOptions>,
+        /// Where it was named.
+        queue_place: Place,
+    },
+    /// Topics of Kafka.
+    Topics {
+        /// The topics, and what belongs to them.
+        options: Box<GroupOptions>,
+        /// Where they were named.
+        topic_place: Place,
+    },
 }
 
 impl LayoutConfig {
@@ -44,32 +59,65 @@ impl LayoutConfig {
         match self {
             Self::Log { max_payload_place, .. } => *max_payload_place,
             Self::Table { stamp_timeout_place, .. } => *stamp_timeout_place,
+            Self::Queue { queue_place: place, .. } | Self::Topics { topic_place: place, .. } => *place,
         }
     }
 }
 
 /// Keys that only a log has.
-const LOG_KEYS: [&str; 4] = ["max_payload", "max_headers", "max_header_bytes", "notify"];
+const LOG_KEYS: [&str; 3] = ["max_headers", "max_header_bytes", "notify"];
+
+const LOG: &str = "a source with layout = \"log\"";
+const TABLE: &str = "a source with layout = \"table\"";
+const DATABASE: &str = "a source in a database";
+const QUEUE: &str = "a source with 'queue'";
+const TOPIC: &str = "a source with 'topic'";
+const BROKER: &str = "a source with 'queue' or 'topic'";
 
 pub(super) fn read_source(name: At<String>, section: Section<'_>) -> SourceConfig {
     let on = section.required("on", "name the connection: on = \"…\"");
-    let maps = ["preset", "table", "tables"].into_iter().any(|key| section.is_set(key));
-    let mut word = if maps { LayoutWord::Table } else { LayoutWord::Log };
-    section.choice("layout", &LAYOUT_WORDS, &mut word);
-    let queue = "a queue as a source, which is not supported yet";
-    let mut elsewhere = vec![("queue", queue), ("bind", queue), ("retry", queue)];
-    let layout = match word {
-        LayoutWord::Log => {
-            elsewhere.extend(TABLE_KEYS.map(|key| (key, "a source with layout = \"table\"")));
-            Some(read_log(&section))
-        }
-        LayoutWord::Table => {
-            elsewhere.extend(LOG_KEYS.map(|key| (key, "a source with layout = \"log\"")));
-            read_table(&section)
-        }
+    let sets = |keys: &[&str]| keys.iter().any(|key| section.is_set(key));
+    let (is_queue, is_topic) = (sets(&["queue"]), sets(&["topic", "topics", "group"]));
+    let mut elsewhere: Vec<(&'static str, &str)> = Vec::new();
+    let mut belong = |keys: &[&'static str], kind: &'static str| {
+        elsewhere.extend(keys.iter().map(|key| (*key, kind)));
     };
-    section.finish(&elsewhere);
-    SourceConfig { name, on, layout }
+    let layout = if is_queue || is_topic {
+        let layout = if is_queue {
+            belong(&TOPIC_KEYS, TOPIC);
+            read_queue(&section)
+        } else {
+            belong(&QUEUE_KEYS, QUEUE);
+            read_topics(&section)
+        };
+        belong(&["layout", "retention"], DATABASE);
+        belong(&LOG_KEYS, LOG);
+        belong(&TABLE_KEYS, TABLE);
+        layout
+    } else {
+        let maps = sets(&["preset", "table", "tables"]);
+        let mut word = if maps { LayoutWord::Table } else { LayoutWord::Log };
+        section.choice("layout", &LAYOUT_WORDS, &mut word);
+        let layout = match word {
+            LayoutWord::Log => {
+                belong(&TABLE_KEYS, TABLE);
+                Some(read_log(&section))
+            }
+            LayoutWord::Table => {
+                belong(&LOG_KEYS, LOG);
+                belong(&["max_payload"], LOG);
+                read_table(&section)
+            }
+        };
+        belong(&QUEUE_KEYS, QUEUE);
+        belong(&TOPIC_KEYS, TOPIC);
+        belong(&SHARED_KEYS, BROKER);
+        layout
+    };
+    let misspelt = section.finish(&elsewhere);
+    // What was meant to be a queue is no log, whatever else it looks like.
+    let meant = ["queue", "topic", "topics"].iter().any(|key| misspelt.contains(key));
+    SourceConfig { name, on, layout: layout.filter(|_| !meant) }
 }
 
 fn read_log(section: &Section<'_>) -> LayoutConfig {

@@ -22,6 +22,9 @@ pub async fn examine(args: &DoctorArgs, plan: &Plan, sink: &SinkPlan) -> Vec<Fin
     match &sink.target {
         Target::Stdout => vec![Finding::ok("output", "standard output")],
         Target::File(path) => vec![file(path)],
+        Target::Http(_) | Target::Sql(..) | Target::Mail(..) | Target::Metrics(_) | Target::ErrorLog(..) => {
+            vec![Finding::ok("handler", "not looked at")]
+        }
         Target::Topic(connection, options) => {
             let config = match backends::topic_config(options) {
                 Ok(config) => config,

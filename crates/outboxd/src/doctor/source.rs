@@ -21,6 +21,7 @@ pub async fn examine(plan: &Plan, source: &SourcePlan) -> Vec<Finding> {
         (Kind::Postgres, Layout::Table(options)) => {
             postgres::Table::examine(url, &options.mapping, &reading(plan, source)).await
         }
+        (_, Layout::Queue(_) | Layout::Topic(_)) => vec![Finding::ok("broker", "not looked at")],
         (Kind::Sqlite, _) => sqlite(source).await,
         (_, Layout::Table(_)) => table(source).await,
         (kind, _) => vec![Finding::failure("connection", format!("{} cannot be a source", kind.as_str()))],

@@ -1,31 +1,50 @@
 //! The sinks of a plan: each leads to something that takes messages.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::{Checker, Known};
+use url::Url;
+
+use super::inbox::check_identifier;
+use super::{Checker, InboxPlan, Known, Places};
 use crate::backends;
 use crate::config::{SinkConfig, TargetConfig, TemplateConfig};
 use crate::connection::{Connection, Kind};
-use crate::mistake::At;
-use crate::options::{ExchangeOptions, TopicOptions};
+use crate::mistake::{At, Place};
+use crate::options::{
+    EndpointOptions, ErrorLogOptions, ExchangeOptions, Figure, MailOptions, MeterOptions, StatementOptions,
+    TopicOptions,
+};
 
 /// A place to send to.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct SinkPlan {
     /// Its name.
     pub name: String,
     /// Where it leads.
     pub target: Target,
+    /// The inbox before it: each pipe is a consumer of its own.
+    pub inbox: Option<InboxPlan>,
 }
 
 /// Where a sink leads.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub enum Target {
     /// An exchange of RabbitMQ.
     Exchange(Connection, ExchangeOptions),
     /// A topic of Kafka.
     Topic(Connection, TopicOptions),
+    /// An HTTP endpoint.
+    Http(Box<EndpointOptions>),
+    /// Statements in a database.
+    Sql(Connection, StatementOptions),
+    /// E-mail.
+    Mail(Connection, Box<MailOptions>),
+    /// Figures on the metrics endpoint.
+    Metrics(Vec<MeterOptions>),
+    /// A table of errors in a database.
+    ErrorLog(Connection, ErrorLogOptions),
     /// Standard output.
     Stdout,
     /// A file.
@@ -33,12 +52,36 @@ pub enum Target {
 }
 
 impl Target {
-    /// How long a delivery may take and what a payload may weigh, if that is limited.
-    pub fn limits(&self) -> Option<(Duration, usize)> {
+    /// How long a delivery may take, if that is limited.
+    pub fn timeout(&self) -> Option<Duration> {
         match self {
-            Self::Exchange(_, options) => Some((options.timeout, options.max_message)),
-            Self::Topic(_, options) => Some((options.timeout, options.max_message)),
-            Self::Stdout | Self::File(_) => None,
+            Self::Exchange(_, options) => Some(options.timeout),
+            Self::Topic(_, options) => Some(options.timeout),
+            Self::Http(options) => Some(options.timeout),
+            Self::Sql(_, options) => Some(options.timeout),
+            Self::Mail(_, options) => Some(options.timeout),
+            Self::Metrics(_) | Self::ErrorLog(..) | Self::Stdout | Self::File(_) => None,
+        }
+    }
+
+    /// What a payload may weigh, if that is limited.
+    pub fn max_message(&self) -> Option<usize> {
+        match self {
+            Self::Exchange(_, options) => Some(options.max_message),
+            Self::Topic(_, options) => Some(options.max_message),
+            _ => None,
+        }
+    }
+
+    /// The connection that it goes through, if it has one.
+    pub fn connection(&self) -> Option<&Connection> {
+        match self {
+            Self::Exchange(connection, _)
+            | Self::Topic(connection, _)
+            | Self::Sql(connection, _)
+            | Self::Mail(connection, _)
+            | Self::ErrorLog(connection, _) => Some(connection),
+            Self::Http(_) | Self::Metrics(_) | Self::Stdout | Self::File(_) => None,
         }
     }
 }
@@ -49,8 +92,25 @@ impl Checker<'_> {
         for config in configs {
             self.name("sinks", &config.name);
             let name = config.name.value;
-            let target = config.target.and_then(|target| self.target(&name, target, connections, &sinks));
-            let plan = target.map(|target| SinkPlan { name: name.clone(), target });
+            let whose = format!("sinks.{name}");
+            self.templates(&whose, &config.templates);
+            let target = config
+                .target
+                .and_then(|target| self.target(&whose, target, &config.templates, connections, &sinks));
+            let plan = match (target, config.inbox) {
+                (None, inbox) => {
+                    // Looked at all the same, so that its mistakes are told too.
+                    inbox.map(|inbox| self.inbox(&whose, inbox, None, connections));
+                    None
+                }
+                (Some(target), None) => Some((target, None)),
+                (Some(target), Some(inbox)) => {
+                    let own = target.connection().filter(|_| matches!(target, Target::Sql(..)));
+                    let inbox = self.inbox(&whose, inbox, own, connections);
+                    inbox.map(|inbox| (target, Some(inbox)))
+                }
+            };
+            let plan = plan.map(|(target, inbox)| SinkPlan { name: name.clone(), target, inbox });
             sinks.insert(name, plan);
         }
         sinks
@@ -58,12 +118,13 @@ impl Checker<'_> {
 
     fn target(
         &self,
-        name: &str,
+        whose: &str,
         target: TargetConfig,
+        templates: &[TemplateConfig],
         connections: &Known<Connection>,
         sinks: &Known<SinkPlan>,
     ) -> Option<Target> {
-        let whose = format!("sinks.{name}");
+        let on = |on: &At<String>, noun: Noun| self.connection_of(whose, on, connections, noun);
         match target {
             TargetConfig::Stdout => Some(Target::Stdout),
             TargetConfig::File(path) => {
@@ -75,24 +136,11 @@ impl Checker<'_> {
                 }
                 Some(Target::File(path.value))
             }
-            TargetConfig::Exchange { on, options, templates } => {
-                self.templates(&whose, &templates);
-                // What is wrong with a header is told only when all else is well: its template, first of all.
-                if let Some(header) = templates.iter().find(|template| template.key.starts_with("headers."))
-                    && templates.iter().all(|template| backends::check_template(&template.text).is_ok())
-                    && let Err(rule) = backends::check_exchange(&options)
-                {
-                    self.mistakes.note(
-                        header.place,
-                        format!("{whose}.headers: {rule}"),
-                        "rename or remove the header",
-                    );
-                }
-                let connection = self.broker(&whose, &on, connections, Kind::Amqp, "exchange")?;
-                Some(Target::Exchange(connection, options))
+            TargetConfig::Exchange { on: name, options } => {
+                self.exchange(whose, &options, templates);
+                Some(Target::Exchange(on(&name, Noun::Exchange)?, options))
             }
-            TargetConfig::Topic { on, options, templates } => {
-                self.templates(&whose, &templates);
+            TargetConfig::Topic { on: name, options } => {
                 if let Some(topic) = templates.iter().find(|template| template.key == "topic")
                     && let Err(rule) = backends::check_topic(&topic.text)
                 {
@@ -100,53 +148,199 @@ impl Checker<'_> {
                     let help = "a topic has 1 to 249 letters, digits, '.', '_' and '-'";
                     self.mistakes.note(topic.place, what, help);
                 }
-                let connection = self.broker(&whose, &on, connections, Kind::Kafka, "topic")?;
-                Some(Target::Topic(connection, options))
+                Some(Target::Topic(on(&name, Noun::Topic)?, options))
+            }
+            TargetConfig::Http { options, place, secret_place } => {
+                self.endpoint(whose, &options, place, secret_place)?;
+                Some(Target::Http(options))
+            }
+            TargetConfig::Sql { on: name, options, place: _ } => {
+                Some(Target::Sql(on(&name, Noun::Sql)?, options))
+            }
+            TargetConfig::Mail { on: name, options } => Some(Target::Mail(on(&name, Noun::Mail)?, options)),
+            TargetConfig::ErrorLog { on: name, options, place } => {
+                self.error_log(whose, &options, place);
+                Some(Target::ErrorLog(on(&name, Noun::ErrorLog)?, options))
+            }
+            TargetConfig::Metrics { meters } => {
+                self.figures(whose, &meters, sinks);
+                Some(Target::Metrics(meters.into_iter().map(|meter| meter.value).collect()))
             }
         }
     }
 
+    /// What is wrong with a header is told only when all else is well: its template, first of all.
+    fn exchange(&self, whose: &str, options: &ExchangeOptions, templates: &[TemplateConfig]) {
+        if let Some(header) = templates.iter().find(|template| template.key.starts_with("headers."))
+            && templates.iter().all(|template| backends::check_template(&template.text).is_ok())
+            && let Err(rule) = backends::check_exchange(options)
+        {
+            let what = format!("{whose}.headers: {rule}");
+            self.mistakes.note(header.place, what, "rename or remove the header");
+        }
+    }
+
+    fn endpoint(
+        &self,
+        whose: &str,
+        options: &EndpointOptions,
+        place: Place,
+        secret_place: Place,
+    ) -> Option<()> {
+        let _ = secret_place;
+        if let Err((rule, help)) = check_endpoint(options) {
+            self.mistakes.note(place, format!("{whose}.http = \"{}\": {rule}", options.url), help);
+            return None;
+        }
+        Some(())
+    }
+
+    fn error_log(&self, whose: &str, options: &ErrorLogOptions, place: Place) {
+        let ErrorLogOptions::Mapped(mapped) = options else { return };
+        let names = mapped.columns.iter().map(|(_, column)| column).chain([&mapped.table]);
+        for name in names {
+            if let Err(rule) = check_identifier(name) {
+                let what = format!("{whose}.error_log: '{name}' {rule}");
+                self.mistakes.note(place, what, "write it as the database has it, without quotes");
+            }
+        }
+    }
+
+    /// Figures of one name must be of one kind, whichever sink they are in: there is one endpoint.
+    fn figures(&self, whose: &str, meters: &[At<MeterOptions>], sinks: &Known<SinkPlan>) {
+        let elsewhere = sinks.values().flatten().filter_map(|sink| match &sink.target {
+            Target::Metrics(meters) => Some(meters),
+            _ => None,
+        });
+        let mut kinds: BTreeMap<&str, &'static str> =
+            elsewhere.flatten().map(|meter| (meter.name.as_str(), kind_of(&meter.figure))).collect();
+        for At { value: meter, place } in meters {
+            if let Err(rule) = check_metric_name(&meter.name) {
+                let what = format!("{whose}.metrics: '{}' {rule}", meter.name);
+                self.mistakes.note(*place, what, "a name has letters, digits and _, as in orders_total");
+            }
+            let kind = kind_of(&meter.figure);
+            if *kinds.entry(&meter.name).or_insert(kind) != kind {
+                let what = format!("{whose}.metrics: '{}' is a counter and a histogram", meter.name);
+                self.mistakes.note(*place, what, "give one of them another name");
+            }
+            for label in &meter.labels {
+                if let Err(rule) = check_metric_name(&label.name) {
+                    let what = format!("{whose}.metrics: label '{}' {rule}", label.name);
+                    self.mistakes.note(*place, what, "a label has letters, digits and _, as in priority");
+                }
+            }
+        }
+    }
+
+    /// What is counted and never shown helps nobody.
+    pub(super) fn unread_figures(&self, sinks: &Known<SinkPlan>, listens: bool, places: &Places) {
+        let counts = |sink: &&SinkPlan| matches!(sink.target, Target::Metrics(_));
+        for sink in sinks.values().flatten().filter(counts).filter(|_| !listens) {
+            let what = format!("sinks.{}: nobody can read its figures, because nothing listens", sink.name);
+            let place = places.sinks.get(&sink.name).copied().unwrap_or_default();
+            self.mistakes.warn(place, what, "add [http] with listen = \"127.0.0.1:8480\"");
+        }
+    }
+
     fn templates(&self, whose: &str, templates: &[TemplateConfig]) {
-        for TemplateConfig { key, text, place } in templates {
+        for template in templates {
+            let TemplateConfig { key, text, place } = template;
             if let Err(rule) = backends::check_template(text) {
-                let what = format!("{whose}.{key} = \"{text}\": {rule}");
+                let what = if template.is_secret() {
+                    // The rule quotes the template, and with it perhaps a secret.
+                    format!("{whose}.{key}: is no template")
+                } else {
+                    let shown: String = text.chars().take(80).collect();
+                    format!("{whose}.{key} = \"{shown}\": {rule}")
+                };
                 self.mistakes.note(*place, what, backends::TEMPLATE_HELP);
             }
         }
     }
 
-    /// The connection of a sink, which must be of the kind that has such a thing.
-    fn broker(
+    /// The connection of a sink, which must be of a kind that has such a thing.
+    fn connection_of(
         &self,
         whose: &str,
         on: &At<String>,
         connections: &Known<Connection>,
-        wanted: Kind,
-        noun: &str,
+        noun: Noun,
     ) -> Option<Connection> {
         let connection = self.find(whose, "on", on, connections, "connection")?;
-        if connection.kind == wanted {
+        if noun.fits(connection.kind) {
             return Some(connection.clone());
         }
-        let (rule, help) = match connection.kind {
-            Kind::Amqp => {
-                ("RabbitMQ has no topics".to_owned(), "write exchange = \"…\", or name a kafka: connection")
-            }
-            Kind::Kafka => {
-                ("Kafka has no exchanges".to_owned(), "write topic = \"…\", or name an amqp: connection")
-            }
-            Kind::Sqlite | Kind::Postgres | Kind::MySql => (
-                format!("a {} database is no sink", connection.kind.as_str()),
-                if noun == "topic" {
-                    "name a kafka: connection, or use stdout or file"
-                } else {
-                    "name an amqp: connection, or use stdout or file"
-                },
-            ),
-        };
+        let (rule, help) = noun.misfit(connection.kind);
         self.mistakes.note(on.place, format!("{whose}.on = \"{}\": {rule}", on.value), help);
         None
     }
+}
+
+/// What a sink is on its connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Noun {
+    Exchange,
+    Topic,
+    Sql,
+    ErrorLog,
+    Mail,
+}
+
+impl Noun {
+    fn fits(self, kind: Kind) -> bool {
+        match self {
+            Self::Exchange => kind == Kind::Amqp,
+            Self::Topic => kind == Kind::Kafka,
+            Self::Sql | Self::ErrorLog => kind.is_database(),
+            Self::Mail => kind == Kind::Smtp,
+        }
+    }
+
+    /// What is wrong with a connection of another kind, and what to do.
+    fn misfit(self, kind: Kind) -> (String, &'static str) {
+        let help = match (self, kind) {
+            (Self::Exchange, Kind::Kafka) => "write topic = \"…\", or name an amqp: connection",
+            (Self::Topic, Kind::Amqp) => "write exchange = \"…\", or name a kafka: connection",
+            (Self::Exchange, _) => "name an amqp: connection, or use sql, stdout or file",
+            (Self::Topic, _) => "name a kafka: connection, or use sql, stdout or file",
+            (Self::Sql | Self::ErrorLog, _) => "name a sqlite:, postgres: or mysql: connection",
+            (Self::Mail, _) => "name an smtp: or smtps: connection",
+        };
+        let rule = match (self, kind) {
+            (Self::Topic, Kind::Amqp) => "RabbitMQ has no topics".to_owned(),
+            (Self::Exchange, Kind::Kafka) => "Kafka has no exchanges".to_owned(),
+            (Self::Exchange | Self::Topic, Kind::Smtp) => "a mail server is no broker".to_owned(),
+            (Self::Exchange, _) => format!("a {} database has no exchanges", kind.as_str()),
+            (Self::Topic, _) => format!("a {} database has no topics", kind.as_str()),
+            (Self::Sql | Self::ErrorLog, _) => format!("is no database, but {}", kind.as_str()),
+            (Self::Mail, _) => format!("is no mail server, but {}", kind.as_str()),
+        };
+        (rule, help)
+    }
+}
+
+/// Whether requests may go there; else the rule, and what to do.
+fn check_endpoint(options: &EndpointOptions) -> Result<(), (String, &'static str)> {
+    let help = "write https://host/path";
+    let url = Url::parse(options.url.reveal()).map_err(|error| (format!("is no URL: {error}"), help))?;
+    match url.scheme() {
+        "http" | "https" => Ok(()),
+        scheme => Err((format!("the scheme '{scheme}' is not that of HTTP"), help)),
+    }
+}
+
+fn kind_of(figure: &Figure) -> &'static str {
+    match figure {
+        Figure::Counter { .. } => "counter",
+        Figure::Histogram { .. } => "histogram",
+    }
+}
+
+fn check_metric_name(name: &str) -> Result<(), &'static str> {
+    let well_formed = name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
+        && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
+    if well_formed { Ok(()) } else { Err("is no name for a metric") }
 }
 
 #[cfg(test)]

@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
-use super::{Checker, Known, table};
+use super::{Checker, Known, broker};
 use crate::config::{LayoutConfig, SourceConfig};
-use crate::connection::{Connection, Kind};
-use crate::options::{SourceOptions, TableOptions};
+use crate::connection::Connection;
+use crate::mistake::At;
+use crate::options::{GroupOptions, SourceOptions, TableOptions, WorkQueueOptions};
 
 /// Something to read from.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -20,13 +21,17 @@ pub struct SourcePlan {
     pub reader: Option<String>,
 }
 
-/// What a source looks like in its database.
+/// What a source looks like where it is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Layout {
     /// A log of ours.
     Log(SourceOptions),
     /// A table that somebody else made, in PostgreSQL or MySQL.
     Table(Box<TableOptions>),
+    /// A queue of RabbitMQ.
+    Queue(Box<WorkQueueOptions>),
+    /// Topics of Kafka.
+    Topic(Box<GroupOptions>),
 }
 
 impl SourcePlan {
@@ -35,7 +40,13 @@ impl SourcePlan {
         match &self.layout {
             Layout::Log(options) => options.retention,
             Layout::Table(options) => options.retention,
+            Layout::Queue(_) | Layout::Topic(_) => None,
         }
+    }
+
+    /// Whether it is on a broker, which keeps its progress: there is nothing that could be asked of an outbox.
+    pub fn is_on_broker(&self) -> bool {
+        matches!(self.layout, Layout::Queue(_) | Layout::Topic(_))
     }
 }
 
@@ -46,52 +57,62 @@ impl Checker<'_> {
         connections: &Known<Connection>,
     ) -> Known<SourcePlan> {
         let mut sources: Known<SourcePlan> = Known::new();
-        for config in configs {
-            self.name("sources", &config.name);
-            let name = config.name.value;
-            let plan = config.on.and_then(|on| {
-                let whose = format!("sources.{name}");
-                let connection = self.find(&whose, "on", &on, connections, "connection")?;
-                let not_yet = match connection.kind {
-                    Kind::Amqp => Some("a queue"),
-                    Kind::Kafka => Some("a topic"),
-                    Kind::Sqlite | Kind::Postgres | Kind::MySql => None,
-                };
-                if let Some(noun) = not_yet {
-                    let what =
-                        format!("{whose}.on = \"{}\": {noun} as a source is not supported yet", on.value);
-                    self.mistakes.note(on.place, what, "name a connection to a database");
-                    return None;
-                }
-                let layout = config.layout?;
-                if let Err((rule, help)) = table::fits(&layout, connection.kind) {
-                    self.mistakes.note(on.place, format!("{whose}.on = \"{}\": {rule}", on.value), help);
-                    return None;
-                }
-                let layout = match layout {
-                    LayoutConfig::Table { options, table_place, .. } => {
-                        self.no_dot(&whose, &options.mapping, connection.kind, table_place);
-                        Layout::Table(options)
-                    }
-                    LayoutConfig::Log { options, .. } => {
-                        let is_its_log = |other: &&SourcePlan| {
-                            other.connection.name == connection.name && matches!(other.layout, Layout::Log(_))
-                        };
-                        if let Some(other) = sources.values().flatten().find(is_its_log) {
-                            let what = format!(
-                                "{whose}.on = \"{}\": '{}' is the source for it already",
-                                on.value, other.name
-                            );
-                            let help = "a database has one log; let both pipes read from the one source";
-                            self.mistakes.note(on.place, what, help);
-                        }
-                        Layout::Log(options)
-                    }
-                };
-                Some(SourcePlan { name: name.clone(), connection: connection.clone(), layout, reader: None })
-            });
-            sources.insert(name, plan);
+        for SourceConfig { name, on, layout } in configs {
+            self.name("sources", &name);
+            let plan = on.and_then(|on| self.source(&name.value, &on, layout, connections, &sources));
+            sources.insert(name.value, plan);
         }
         sources
+    }
+
+    fn source(
+        &self,
+        name: &str,
+        on: &At<String>,
+        layout: Option<LayoutConfig>,
+        connections: &Known<Connection>,
+        sources: &Known<SourcePlan>,
+    ) -> Option<SourcePlan> {
+        let whose = format!("sources.{name}");
+        let connection = self.find(&whose, "on", on, connections, "connection")?;
+        let layout = layout?;
+        if let Err((rule, help)) = broker::fits(&layout, connection.kind) {
+            self.mistakes.note(on.place, format!("{whose}.on = \"{}\": {rule}", on.value), help);
+            return None;
+        }
+        let place = layout.limit_place();
+        let layout = match layout {
+            LayoutConfig::Table { options, table_place, .. } => {
+                self.no_dot(&whose, &options.mapping, connection.kind, table_place);
+                Layout::Table(options)
+            }
+            LayoutConfig::Log { options, .. } => {
+                let is_its_log = |other: &&SourcePlan| {
+                    other.connection.name == connection.name && matches!(other.layout, Layout::Log(_))
+                };
+                if let Some(other) = sources.values().flatten().find(is_its_log) {
+                    let what = format!(
+                        "{whose}.on = \"{}\": '{}' is the source for it already",
+                        on.value, other.name
+                    );
+                    let help = "a database has one log; let both pipes read from the one source";
+                    self.mistakes.note(on.place, what, help);
+                }
+                Layout::Log(options)
+            }
+            LayoutConfig::Queue { options, .. } => Layout::Queue(options),
+            LayoutConfig::Topics { options, .. } => Layout::Topic(options),
+        };
+        if let Some(other) = self.same_place(sources, &connection.name, &layout) {
+            let what =
+                format!("{whose}: source '{}' reads the same, so each would get a part of it", other.name);
+            let help = if matches!(layout, Layout::Queue(_)) {
+                "a queue gives each message to one of its readers; bind a second queue"
+            } else {
+                "a group gives each message to one of its readers; name another group"
+            };
+            self.mistakes.note(place, what, help);
+        }
+        Some(SourcePlan { name: name.to_owned(), connection: connection.clone(), layout, reader: None })
     }
 }

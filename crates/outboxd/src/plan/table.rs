@@ -1,30 +1,13 @@
 //! The rules for a mapped table, whose marks are its only progress: what it needs of its connection, of its
 //! one pipe and of the sink.
 
-use std::collections::BTreeMap;
-
 use outbox::table::{ClaimBy, Mapping, Tables};
 
-use super::{Checker, Known, Layout, SinkPlan, SourcePlan};
-use crate::config::{LayoutConfig, PipeConfig};
+use super::{Checker, SinkPlan, SourcePlan};
+use crate::config::PipeConfig;
 use crate::connection::Kind;
 use crate::mistake::Place;
 use crate::quantity::show_duration;
-
-/// Whether a source can look like this on such a connection; else the rule, and what to do.
-pub(super) fn fits(layout: &LayoutConfig, kind: Kind) -> Result<(), (&'static str, &'static str)> {
-    match (layout, kind) {
-        (LayoutConfig::Log { .. }, Kind::MySql) => Err((
-            "a log in MySQL is not supported yet",
-            "map a table that is there, with layout = \"table\", or name a postgres: or sqlite: connection",
-        )),
-        (LayoutConfig::Table { .. }, Kind::Sqlite) => Err((
-            "a mapped table in SQLite is not supported",
-            "name a postgres: or mysql: connection, or use layout = \"log\"",
-        )),
-        _ => Ok(()),
-    }
-}
 
 impl Checker<'_> {
     /// In PostgreSQL a dot can only have been meant to part a schema from its table.
@@ -39,25 +22,6 @@ impl Checker<'_> {
         }
     }
 
-    /// A row is marked once, so a second pipe would get what the first has left.
-    pub(super) fn one_pipe_per_table(&self, pipes: &[PipeConfig], sources: &Known<SourcePlan>) {
-        let mut taken = BTreeMap::new();
-        for pipe in pipes {
-            let Some(from) = &pipe.from else { continue };
-            let Some(Some(SourcePlan { layout: Layout::Table(_), .. })) = sources.get(&from.value) else {
-                continue;
-            };
-            if let Some(first) = taken.insert(&from.value, &pipe.name.value) {
-                let what = format!(
-                    "pipes.{}.from = \"{}\": pipe '{first}' reads from this table already",
-                    pipe.name.value, from.value
-                );
-                let help = "a row of a mapped table is marked once, so it feeds one pipe; map another table, or use a log";
-                self.mistakes.note(from.place, what, help);
-            }
-        }
-    }
-
     /// A pipe whose source is a mapped table; `place` is where the time-out of its stamp was set.
     pub(super) fn table_pipe(
         &self,
@@ -68,16 +32,16 @@ impl Checker<'_> {
         place: Place,
     ) {
         self.attempts(config, source, mapping);
-        if let Some(start) = config.start_place {
+        if let Some(start) = config.set("start") {
             let what = format!(
                 "pipes.{}.start: has no meaning for the mapped table '{}'",
                 config.name.value, source.name
             );
             self.mistakes.note(start, what, "which rows are meant is said by its 'pending'; remove 'start'");
         }
-        let Some((least, _)) = sink.target.limits() else { return };
+        let Some(least) = sink.target.timeout() else { return };
         let ClaimBy::Stamp { timeout, .. } = &mapping.claim else {
-            return self.lease(config, sink, least);
+            return self.lease(config, sink);
         };
         if *timeout < least * 2 {
             let (timeout, least) = (show_duration(*timeout), show_duration(least));
@@ -91,26 +55,41 @@ impl Checker<'_> {
 
     /// The table has the last word on how often a message is tried.
     fn attempts(&self, config: &mut PipeConfig, source: &SourcePlan, mapping: &Mapping) {
-        let attempts = &mut config.options.policy.attempts;
-        let whose = format!("pipes.{}.attempts = {attempts}", config.name.value);
-        match (mapping.attempts_limit(), config.attempts_place) {
-            (Some(limit), None) => *attempts = limit,
-            (Some(limit), Some(place)) if *attempts != limit => {
+        let policy = &mut config.options.policy;
+        let tries = policy.most_attempts();
+        let (key, shown) = match &policy.steps {
+            Some(steps) => ("retry", format!("retry: {} delays are {tries} attempts", steps.len())),
+            None => ("attempts", format!("attempts = {tries}")),
+        };
+        let whose = format!("pipes.{}.{shown}", config.name.value);
+        let place = config.set(key);
+        let policy = &mut config.options.policy;
+        match (mapping.attempts_limit(), place) {
+            (Some(limit), None) => policy.attempts = limit,
+            (Some(limit), Some(_)) if tries == limit => policy.attempts = limit,
+            (Some(limit), Some(place)) => {
                 let what = format!(
                     "{whose}: 'pending' of source '{}' ends at {limit}, so attempts must be {limit}",
                     source.name
                 );
-                self.mistakes.note(place, what, "leave 'attempts' out, or change 'pending'");
+                let help = if key == "retry" {
+                    format!("list {} delays, or change 'pending'", limit.saturating_sub(1))
+                } else {
+                    "leave 'attempts' out, or change 'pending'".to_owned()
+                };
+                self.mistakes.note(place, what, help);
             }
             (None, Some(place)) if !mapping.can_be_dead() => {
                 let what = format!(
                     "{whose}: the table of source '{}' has no place to write down that a message is dead",
                     source.name
                 );
-                let help = "leave 'attempts' out: a message is tried until it goes; or map 'dead', or 'attempts' with a limit in 'pending'";
+                let help = format!(
+                    "leave '{key}' out: a message is tried until it goes; or map 'dead', or 'attempts' with a limit in 'pending'"
+                );
                 self.mistakes.note(place, what, help);
             }
-            (None, None) if !mapping.can_be_dead() => *attempts = u32::MAX,
+            (None, None) if !mapping.can_be_dead() => policy.attempts = u32::MAX,
             _ => {}
         }
     }

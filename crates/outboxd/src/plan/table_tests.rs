@@ -172,7 +172,7 @@ fn a_table_needs_a_database_that_has_mapped_tables() {
             on("file", MAPPING),
             "12:6: sources.tickets.on = \"file\": a mapped table in SQLite is not supported",
         ),
-        (on("rabbit", MAPPING), "a queue as a source is not supported yet"),
+        (on("rabbit", MAPPING), "RabbitMQ has no tables"),
         (
             on("maria", ""),
             "sources.tickets.on = \"maria\": a log in MySQL is not supported yet | map a table",

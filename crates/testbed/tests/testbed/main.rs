@@ -7,3 +7,4 @@ mod mariadb;
 mod postgres;
 mod proxy;
 mod rabbitmq;
+mod smtp;

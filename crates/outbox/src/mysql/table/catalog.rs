@@ -1,6 +1,6 @@
 //! Which tables and columns there are.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
 use sqlx::mysql::{MySqlPool, MySqlRow};
@@ -9,7 +9,8 @@ use sqlx::{MySqlConnection, Row};
 use super::lock::Place;
 use crate::error::{Error, ErrorKind, Result};
 use crate::mysql::error::classify;
-use crate::table::{Column, Dialect, Layout, Mapping, Name, TableName, Tables, Type};
+use crate::schema::{Column, Dialect, Name, TableName, Type, Unique};
+use crate::table::{Layout, Mapping, Tables};
 
 /// A table's columns; each cell as characters, for their types differ between MariaDB and MySQL.
 const COLUMNS: &str = "
@@ -27,6 +28,12 @@ const UNIQUE: &str = "
     where table_schema = coalesce(?, database()) and table_name = ? and non_unique = 0
     group by index_name
     having count(*) = 1 and max(sub_part) is null";
+
+/// The columns of each unique index; none in place of an expression or of a part of a column.
+const UNIQUE_SETS: &str = "
+    select cast(index_name as char), if(sub_part is null, cast(column_name as char), null)
+    from information_schema.statistics
+    where table_schema = coalesce(?, database()) and table_name = ? and non_unique = 0";
 
 /// Indexes by which rows can be found, with the column they begin with; the best first.
 const INDEXES: &str = "
@@ -104,6 +111,27 @@ async fn engine(conn: &mut MySqlConnection, table: &TableName) -> Result<Result<
         return Ok(Ok(text(row, 1).unwrap_or_default()));
     }
     Ok(Err(format!("table '{table}' is {engine}, which locks no single rows; it must be InnoDB")))
+}
+
+/// A table's columns and unique indexes; nothing if there is no such table.
+pub(in crate::mysql) async fn look_at(
+    pool: &MySqlPool,
+    table: &TableName,
+) -> Result<(Vec<Column>, Vec<Unique>)> {
+    let mut conn = pool.acquire().await.map_err(|error| classify(error, "reading the catalogue"))?;
+    if let Err(misfit) = engine(&mut conn, table).await? {
+        return Err(Error::new(ErrorKind::Mapping, misfit));
+    }
+    let columns = columns(&mut conn, table).await?;
+    let mut indexes = BTreeMap::<String, Option<Unique>>::new();
+    for row in ask(&mut conn, UNIQUE_SETS, table).await? {
+        let names = indexes.entry(text(&row, 0).unwrap_or_default()).or_insert_with(|| Some(Unique::new()));
+        match (text(&row, 1), &mut *names) {
+            (Some(column), Some(columns)) => drop(columns.insert(column)),
+            _ => *names = None,
+        }
+    }
+    Ok((columns, indexes.into_values().flatten().collect()))
 }
 
 async fn ask(conn: &mut MySqlConnection, query: &'static str, table: &TableName) -> Result<Vec<MySqlRow>> {

@@ -23,6 +23,7 @@ use crate::table::keep::TableStore;
 use crate::table::source::{Shard, TableSource};
 use crate::table::sql::Lane;
 use crate::table::{Layout, Mapping, Reading};
+pub(super) use catalog::look_at;
 use driver::MyDriver;
 use holder::{Holder, ShardPlace};
 use lock::Place;

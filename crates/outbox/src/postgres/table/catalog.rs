@@ -7,7 +7,8 @@ use sqlx::{PgConnection, Row};
 
 use super::driver::classify;
 use crate::error::{Error, ErrorKind, Result};
-use crate::table::{Column, Dialect, Layout, Mapping, Name, TableName, Tables, Type};
+use crate::schema::{Column, Dialect, Name, TableName, Type, Unique};
+use crate::table::{Layout, Mapping, Tables};
 
 /// A table with its columns; a domain counts as what it is made of.
 const COLUMNS: &str = "
@@ -27,6 +28,15 @@ const COLUMNS: &str = "
     join pg_type b on b.oid = case when t.typtype = 'd' then t.typbasetype else t.oid end
     where a.attrelid = to_regclass($1) and a.attnum > 0 and not a.attisdropped
     order by a.attnum";
+
+/// The columns of each unique index that holds for every row at once, as `on conflict` needs it.
+const UNIQUE: &str = "
+    select array_agg(a.attname::text) as columns
+    from pg_index i join pg_attribute a on a.attrelid = i.indrelid
+    where i.indrelid = to_regclass($1) and i.indisunique and i.indisvalid and i.indimmediate
+      and i.indpred is null and i.indexprs is null
+      and a.attnum = any ((i.indkey::int2[])[0:i.indnkeyatts - 1])
+    group by i.indexrelid";
 
 /// Tables of a schema whose names begin and end so.
 const TABLES: &str = "
@@ -91,6 +101,21 @@ pub(super) async fn names(conn: &mut PgConnection, tables: &Tables) -> Result<Ve
         Some(TableName { schema: Some(Name::parse(&row.get::<String, _>("schema")).ok()?), table })
     };
     Ok(rows.iter().filter_map(name).collect())
+}
+
+/// A table's columns and unique indexes; nothing if there is no such table.
+pub(in crate::postgres) async fn look_at(
+    pool: &PgPool,
+    table: &TableName,
+) -> Result<(Vec<Column>, Vec<Unique>)> {
+    let failed = |error| classify(error, format_args!("looking at table '{table}'"));
+    let mut tx = pool.begin().await.map_err(failed)?;
+    let (columns, _) = columns(&mut tx, table).await?;
+    let rows = sqlx::query(UNIQUE).bind(table.quoted(Dialect::Postgres)).persistent(false);
+    let rows = rows.fetch_all(&mut *tx).await.map_err(failed)?;
+    tx.rollback().await.map_err(failed)?;
+    let unique = rows.iter().map(|row| row.get::<Vec<String>, _>("columns").into_iter().collect());
+    Ok((columns, unique.collect()))
 }
 
 pub(super) async fn columns(conn: &mut PgConnection, table: &TableName) -> Result<(Vec<Column>, u32)> {

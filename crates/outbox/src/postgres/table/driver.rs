@@ -18,7 +18,7 @@ use crate::table::sql::{Cells, Param, Sql, cell};
 use crate::table::{ClaimBy, Layout};
 
 /// Turns a driver's error into ours. What is missing is missing in somebody's table, not in ours.
-pub(super) fn classify(error: sqlx::Error, doing: impl Display) -> Error {
+pub(in crate::postgres) fn classify(error: sqlx::Error, doing: impl Display) -> Error {
     let state = match &error {
         sqlx::Error::Database(database) => database.code().map(|code| code.into_owned()).unwrap_or_default(),
         _ => String::new(),

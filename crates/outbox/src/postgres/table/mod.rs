@@ -25,7 +25,9 @@ use crate::table::keep::TableStore;
 use crate::table::source::{Shard, TableSource};
 use crate::table::sql::Lane;
 use crate::table::{Layout, Mapping, Reading};
+pub(super) use catalog::look_at;
 use driver::PgDriver;
+pub(super) use driver::classify;
 use holder::{Holder, Place};
 
 /// A mapped table, or several of one shape.

@@ -9,10 +9,10 @@ mod role;
 
 use std::sync::Arc;
 
-use super::catalog::{Column, Layout};
+use super::catalog::Layout;
 use super::draft::Draft;
-use super::name::{Dialect, Name, TableName};
 use super::preset::{preset, presets};
+use crate::schema::{Column, Dialect, Name, TableName};
 use guess::guess;
 use role::{Role, normal, role_of};
 

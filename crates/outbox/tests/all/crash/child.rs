@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use outbox::lines::Lines;
-use outbox::policy::{Backoff, Policy};
-use outbox::rabbitmq::Exchange;
+use outbox::policy::{Backoff, OnDead, Policy};
+use outbox::rabbitmq::{Exchange, WorkQueue};
 use outbox::{Failure, Message, Outcome, Pipe, Sink, postgres, sqlite};
 use serde::{Deserialize, Serialize};
 use tokio::task::JoinSet;
@@ -27,7 +27,8 @@ pub(super) const DEPTH: usize = 3;
 /// What a child does.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct Orders {
-    /// The log: `sqlite:…` or `postgres:…`.
+    pub(super) from: From,
+    /// The database, and the log in it: `sqlite:…` or `postgres:…`.
     pub(super) log: String,
     pub(super) into: Into,
     pub(super) owner: String,
@@ -35,6 +36,15 @@ pub(super) struct Orders {
     pub(super) lease_ms: u64,
     /// How long every delivery takes at least.
     pub(super) slowness_ms: u64,
+}
+
+/// Where the messages come from.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(super) enum From {
+    /// The log.
+    Log,
+    /// A queue of this broker.
+    Queue(String),
 }
 
 /// Where the messages go.
@@ -65,7 +75,10 @@ async fn runs_a_relay_when_told_to() {
     });
     let lease = Duration::from_millis(orders.lease_ms);
     let mut pipes = JoinSet::new();
-    if orders.log.starts_with("sqlite") {
+    if let From::Queue(url) = &orders.from {
+        let source = WorkQueue::new(url, super::consumer::queue()).unwrap();
+        pipes.spawn(consumer(source, &orders).await.run(stop.clone()));
+    } else if orders.log.starts_with("sqlite") {
         let log = sqlite::Outbox::connect(&orders.log).await.unwrap();
         for lane in log.cursor(CURSOR).owner(&orders.owner).lease(lease).lanes(orders.lanes) {
             let sink: Box<dyn Sink> = match &orders.into {
@@ -99,6 +112,23 @@ async fn runs_a_relay_when_told_to() {
     while let Some(ended) = pipes.join_next().await {
         ended.unwrap().unwrap();
     }
+}
+
+/// From a broker to a handler in PostgreSQL.
+async fn consumer(source: impl outbox::Source + 'static, orders: &Orders) -> Pipe {
+    let database = postgres::Outbox::connect(&orders.log).await.unwrap();
+    let handler = database.inbox().handler("crash", |mut tx, message: Message| async move {
+        let insert = sqlx::query("insert into effects (id) values ($1)").persistent(false);
+        insert.bind(message.id.as_str()).execute(&mut *tx).await?;
+        fail_at_first(&message)
+    });
+    let policy = Policy {
+        steps: Some(super::consumer::RETRY.to_vec()),
+        on_dead: OnDead::Skip,
+        streak: 1000,
+        ..Policy::default()
+    };
+    Pipe::new(source, handler).policy(policy).batch(BATCH).depth(DEPTH).idle(Duration::from_millis(20))
 }
 
 fn elsewhere(into: &Into) -> Box<dyn Sink> {

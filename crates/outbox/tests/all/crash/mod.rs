@@ -8,6 +8,7 @@
 //! `OUTBOX_KILLS` sets how many relays are killed in all (200), `OUTBOX_SEED` repeats the choices of a run.
 
 mod child;
+mod consumer;
 mod ledger;
 mod log;
 mod relay;

@@ -47,6 +47,11 @@ impl Relay {
         true
     }
 
+    /// Kills it now, wherever it is.
+    pub(super) fn kill(&mut self) {
+        self.child.start_kill().unwrap();
+    }
+
     /// Closes its input, at which it drains and leaves.
     pub(super) fn tell_to_stop(&mut self) {
         drop(self.input.take());

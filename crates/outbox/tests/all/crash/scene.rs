@@ -14,7 +14,7 @@ use rand::seq::SliceRandom;
 use rand::{RngExt, SeedableRng};
 use tempfile::TempDir;
 
-use super::child::{BATCH, DEPTH, Into, Orders};
+use super::child::{BATCH, DEPTH, From, Into, Orders};
 use super::ledger::Ledger;
 use super::log::{Log, Stand};
 use super::relay::{PATIENCE, Relay};
@@ -68,7 +68,15 @@ impl Scene {
         eprintln!("{name}: OUTBOX_SEED={seed}");
         let into = Into::Lines(folder.path().join("events.jsonl").display().to_string());
         let lease_ms = u64::try_from(LEASE.as_millis()).unwrap();
-        let orders = Orders { log: url, into, owner: "relay".to_owned(), lanes: 1, lease_ms, slowness_ms: 0 };
+        let orders = Orders {
+            from: From::Log,
+            log: url,
+            into,
+            owner: "relay".to_owned(),
+            lanes: 1,
+            lease_ms,
+            slowness_ms: 0,
+        };
         let (random, ledger) = (StdRng::seed_from_u64(seed), Ledger::new(seed));
         let (began, kills, relays, fragments) = (Instant::now(), 0, 0, 0);
         Self { name, seed, began, random, log, ledger, orders, kills, relays, fragments, folder }

@@ -4,6 +4,7 @@ mod conformance;
 mod measure;
 mod neighbours;
 mod outage;
+mod queue;
 mod sink;
 mod wire;
 

@@ -1,0 +1,16 @@
+//! HTTP: an endpoint of an application in any language as a handler.
+//!
+//! `sink.rs` posts, `envelope.rs` writes the headers of a request, `sign.rs` signs it, `guard.rs` says which addresses may
+//! be called, `tls.rs` whom to trust, `answer.rs` what an answer means.
+
+mod answer;
+mod config;
+mod envelope;
+mod guard;
+mod sign;
+mod sink;
+mod tls;
+
+pub use config::EndpointConfig;
+pub use sign::Secret;
+pub use sink::{Endpoint, NO_ANSWER};

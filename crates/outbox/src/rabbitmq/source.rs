@@ -1,0 +1,411 @@
+//! [`WorkQueue`], the source: a queue that is read, with its retries and dead letters kept by the broker.
+//!
+//! Messages are acknowledged when they are settled: done, or arrived in another queue. Until then they are the
+//! broker's, which hands them to somebody else when the connection is lost.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use futures_util::{FutureExt as _, StreamExt as _};
+use jiff::Timestamp;
+use lapin::Consumer;
+use lapin::message::Delivery;
+use lapin::options::{BasicConsumeOptions, BasicQosOptions};
+use lapin::types::FieldTable;
+use tokio::sync::Mutex as AsyncMutex;
+use tokio::time::{Instant, timeout, timeout_at};
+
+use super::connection::{Link, Session};
+use super::desk::{Desk, Taken, lock};
+use super::error::{into_error, publish_fault};
+use super::letter::{Known, Letter};
+use super::moves::{self, Move};
+use super::topology::short;
+use super::work_config::WorkQueueConfig;
+use crate::broker::{Came, Held, Steps, retry_name};
+use crate::error::{Error, ErrorKind, Result};
+use crate::failpoint;
+use crate::policy::Verdict;
+use crate::source::{Claim, Source};
+
+/// A queue of RabbitMQ.
+///
+/// | verdict | what happens |
+/// | --- | --- |
+/// | done | acknowledged |
+/// | retry | sent to the retry queue of its delay, confirmed, then acknowledged; the broker sends it back |
+/// | behind | the same, into the retry queue where the first of its key waits, without an attempt |
+/// | dead | sent to the queue of dead letters, confirmed, then acknowledged; its key goes on |
+/// | released | kept here, not acknowledged, and handed out again |
+///
+/// Attempts, cause, time and origin travel in headers, see [`header`](crate::header). A retry that shall come later
+/// than the delay of its queue goes round again without an attempt. Order per key holds through retries as long as
+/// one consumer reads the queue: another one does not know what waits (`single_active` sees to it that there is one;
+/// when that one dies, what waits in a retry queue at that moment can be overtaken).
+///
+/// It connects when it is first asked, and again after the connection was lost.
+pub struct WorkQueue {
+    link: Link,
+    config: Arc<WorkQueueConfig>,
+    steps: Steps,
+    /// Queue and broker, for every error.
+    place: String,
+    reader: AsyncMutex<Option<Reader>>,
+    held: Mutex<Held>,
+    /// It has worked once.
+    has_read: AtomicBool,
+}
+
+/// One connection's reading.
+struct Reader {
+    consumer: Consumer,
+    desk: Arc<Desk>,
+}
+
+/// The token of a claim.
+struct Token {
+    desk: Arc<Desk>,
+    entries: Mutex<Vec<Entry>>,
+}
+
+struct Entry {
+    /// None once it was given back to be claimed again.
+    letter: Option<Letter>,
+    known: Known,
+    /// It has arrived in another queue.
+    moved: bool,
+}
+
+impl WorkQueue {
+    /// A source that connects when it is first used: a broker that is not there is no error here.
+    ///
+    /// A malformed URL or configuration is an error of kind [`Config`](ErrorKind::Config).
+    pub fn new(url: &str, config: WorkQueueConfig) -> Result<Self> {
+        config.check()?;
+        let config = Arc::new(config);
+        let link = Link::new(url, Arc::<WorkQueueConfig>::clone(&config))?;
+        let place = format!("queue '{}' at {}", config.queue, link.shown());
+        let steps = Steps::new(&config.retry);
+        Ok(Self {
+            link,
+            config,
+            steps,
+            place,
+            reader: AsyncMutex::default(),
+            held: Mutex::default(),
+            has_read: AtomicBool::new(false),
+        })
+    }
+
+    /// Connects now, if need be, and declares or checks the topology.
+    pub async fn check(&self) -> Result<()> {
+        self.link.session().await.map(drop).map_err(|cause| into_error(&cause))
+    }
+
+    /// Begins to read, unless that goes on already.
+    async fn read<'r>(&self, reader: &'r mut Option<Reader>) -> Result<&'r mut Reader> {
+        if let Some(lost) = reader.take_if(|reader| reader.desk.is_lost()) {
+            lost.desk.lose();
+            self.link.forget(&lost.desk.session).await;
+            if lost.desk.is_in_use() {
+                return Err(self.lost());
+            }
+        }
+        match reader {
+            Some(reader) => Ok(reader),
+            None => {
+                let opened = self.connect().await.map_err(|error| self.after_success(error))?;
+                self.has_read.store(true, Ordering::Relaxed);
+                Ok(reader.insert(opened))
+            }
+        }
+    }
+
+    async fn connect(&self) -> Result<Reader> {
+        let session = self.link.session().await.map_err(|cause| into_error(&cause))?;
+        let opened = timeout(self.config.connect_timeout, self.open(&session)).await;
+        let silent =
+            || Err(Error::new(ErrorKind::Timeout, format!("{}: the broker does not answer", self.place)));
+        let opened = opened.unwrap_or_else(|_| silent());
+        if opened.is_err() {
+            self.link.forget(&session).await;
+        }
+        opened
+    }
+
+    /// What worked before is expected to work again: a broker that is just starting refuses this and that.
+    fn after_success(&self, error: Error) -> Error {
+        if error.is_temporary() || !self.has_read.load(Ordering::Relaxed) {
+            return error;
+        }
+        Error::new(ErrorKind::Busy, self.place.clone()).caused_by(error)
+    }
+
+    fn lost(&self) -> Error {
+        Error::new(ErrorKind::Lost, format!("{}: the connection was lost", self.place))
+    }
+
+    async fn open(&self, session: &Arc<Session>) -> Result<Reader> {
+        let fault = |error: lapin::Error| into_error(&publish_fault(&self.place, &error).into_cause());
+        let channel = session.reading().await.map_err(fault)?;
+        channel.basic_qos(self.config.prefetch, BasicQosOptions::default()).await.map_err(fault)?;
+        let (queue, options) = (short(&self.config.queue), BasicConsumeOptions::default());
+        let consumer =
+            channel.basic_consume(queue, "".into(), options, FieldTable::default()).await.map_err(fault)?;
+        Ok(Reader { consumer, desk: Arc::new(Desk::new(Arc::clone(session), channel)) })
+    }
+
+    fn take(&self, desk: &Desk, delivery: Delivery) {
+        let Delivery { delivery_tag: tag, routing_key, properties, data, .. } = delivery;
+        let letter = Letter::new(tag, routing_key, properties, data);
+        let read = letter.read(&self.config.queue, &self.config.picks, self.config.max_payload);
+        desk.give(Taken { letter, read });
+    }
+
+    /// Takes what the broker has handed over, without waiting for more.
+    fn take_all(&self, reader: &mut Reader) {
+        while let Some(next) = reader.consumer.next().now_or_never() {
+            match next {
+                Some(Ok(delivery)) => self.take(&reader.desk, delivery),
+                // Cancelled by the broker, or the channel is gone.
+                Some(Err(_)) | None => return reader.desk.lose(),
+            }
+        }
+    }
+
+    /// Sends what came back before its time round once more.
+    async fn send_on(&self, desk: &Desk) -> Result<()> {
+        let now = Timestamp::now();
+        let is_early =
+            |taken: &Taken| taken.read.defect.is_none() && self.steps.is_early(taken.read.tracks.left(now));
+        let mut early: Vec<(u64, Move)> = Vec::new();
+        for (tag, taken) in desk.waiting().iter().filter(|(_, taken)| is_early(taken)) {
+            let left = taken.read.tracks.left(now);
+            let Some(step) = self.steps.best(left) else { continue };
+            let known = Known::of(&taken.read);
+            let headers = known.tracks.waiting(now, left).headers(&self.config.queue);
+            let envelope = taken.letter.envelope(&self.retry_queue(step), &known, headers);
+            early.push((*tag, Move { at: early.len(), envelope, payload: taken.letter.payload.clone() }));
+        }
+        if early.is_empty() {
+            return Ok(());
+        }
+        let (tags, moves): (Vec<u64>, Vec<Move>) = early.into_iter().unzip();
+        let (arrived, error) = moves::send(&desk.session, &self.place, &moves, self.deadline()).await;
+        let gone: Vec<u64> = arrived.into_iter().map(|at| tags[at]).collect();
+        for tag in &gone {
+            let Some(taken) = desk.waiting().remove(tag) else { continue };
+            if let (Some(key), Some(step)) =
+                (&taken.read.message.key, self.steps.best(taken.read.tracks.left(now)))
+            {
+                lock(&self.held).moved(key, &taken.read.message.id, step, Instant::now());
+            }
+        }
+        desk.acknowledge(&gone).await?;
+        error.map_or(Ok(()), |error| Err(self.not_moved(desk, error)))
+    }
+
+    /// What it means that messages could not be moved. A queue that is gone is declared with the next connection.
+    fn not_moved(&self, desk: &Desk, error: Error) -> Error {
+        if error.kind() == ErrorKind::NotFound {
+            tracing::warn!(error = error.chain(), "connecting anew, to declare what is missing");
+            desk.lose();
+        }
+        if desk.is_lost() { self.lost().caused_by(error) } else { error }
+    }
+
+    /// Up to `limit` messages from the front that may be in one claim: all new, or all back from a retry.
+    fn pick(&self, desk: &Arc<Desk>, limit: usize) -> Claim {
+        let mut waiting = desk.waiting();
+        let mut held = lock(&self.held);
+        let now = Instant::now();
+        let (mut messages, mut entries, mut flags, mut defects) = (vec![], vec![], vec![], vec![]);
+        let mut set_aside = None;
+        while let Some(front) = waiting.first_entry().filter(|_| messages.len() < limit) {
+            let message = &front.get().read.message;
+            let came = message.key.as_ref().map_or(Came::New, |key| held.came(key, &message.id, now));
+            // What was tried before is of the second kind, too, if nothing is known to be before it.
+            let is_back = came == Came::Back || (came == Came::New && message.attempts > 0);
+            if *set_aside.get_or_insert(is_back) != is_back {
+                break;
+            }
+            let Taken { letter, read } = front.remove();
+            let known = Known::of(&read);
+            defects.extend(read.defect.map(|cause| (messages.len(), cause)));
+            flags.push(came == Came::Held);
+            messages.push(read.message);
+            entries.push(Entry { letter: Some(letter), known, moved: false });
+        }
+        let token = Token { desk: Arc::clone(desk), entries: Mutex::new(entries) };
+        let claim = Claim::new(messages, token).with_held(flags).with_defects(defects);
+        if set_aside == Some(true) { claim.of_set_aside() } else { claim }
+    }
+
+    /// What has to be sent to other queues; of the messages that have not gone there already.
+    fn moves(&self, entries: &[Entry], verdicts: &[Verdict]) -> Vec<(Move, Option<Duration>)> {
+        let now = Timestamp::now();
+        let queue = &self.config.queue;
+        let mut moves = Vec::new();
+        // The steps of keys whose first goes away with this very claim.
+        let mut steps: BTreeMap<&str, Duration> = BTreeMap::new();
+        for (at, (entry, verdict)) in entries.iter().zip(verdicts).enumerate() {
+            let Some(letter) = entry.letter.as_ref().filter(|_| !entry.moved) else { continue };
+            let known = &entry.known;
+            let key = known.key.as_deref();
+            let (to, headers, step) = match verdict {
+                Verdict::Done | Verdict::Released => continue,
+                Verdict::Dead { attempts, cause, .. } => {
+                    let attempts = (*attempts).max(known.tracks.attempts);
+                    (self.config.dead.clone(), known.tracks.dead(queue, attempts, cause, now), None)
+                }
+                Verdict::Retry { after, attempts, cause } => {
+                    let Some(step) = self.steps.best(*after) else { continue };
+                    let tracks = known.tracks.retried(*attempts, cause, now, (*after).max(step));
+                    (self.retry_queue(step), tracks.headers(queue), Some(step))
+                }
+                Verdict::Behind => {
+                    let first =
+                        key.and_then(|key| steps.get(key).copied().or_else(|| lock(&self.held).step(key)));
+                    let Some(step) = first.or_else(|| self.steps.best(Duration::ZERO)) else { continue };
+                    let tracks = known.tracks.waiting(now, Duration::ZERO);
+                    (self.retry_queue(step), tracks.headers(queue), Some(step))
+                }
+            };
+            if let (Some(key), Some(step)) = (key, step) {
+                steps.insert(key, step);
+            }
+            let envelope = letter.envelope(&to, known, headers);
+            moves.push((Move { at, envelope, payload: letter.payload.clone() }, step));
+        }
+        moves
+    }
+
+    /// Writes down which have arrived in another queue, and for how long their keys wait.
+    fn note_moved(
+        &self,
+        entries: &mut [Entry],
+        moves: &[Move],
+        steps: &[Option<Duration>],
+        arrived: &[usize],
+    ) {
+        let mut held = lock(&self.held);
+        for (it, step) in moves.iter().zip(steps).filter(|(it, _)| arrived.contains(&it.at)) {
+            let entry = &mut entries[it.at];
+            entry.moved = true;
+            let Some(key) = &entry.known.key else { continue };
+            match step {
+                Some(step) => held.moved(key, &entry.known.id, *step, Instant::now()),
+                None => held.gone(key, &entry.known.id),
+            }
+        }
+    }
+
+    /// Puts back what stays here; tells what can be acknowledged.
+    fn finish(&self, desk: &Desk, entries: &mut [Entry], verdicts: &[Verdict]) -> Vec<u64> {
+        let mut held = lock(&self.held);
+        let mut done = Vec::new();
+        for (entry, verdict) in entries.iter_mut().zip(verdicts) {
+            let Some(letter) = entry.letter.take() else { continue };
+            let Known { id, key, tracks, .. } = &entry.known;
+            if entry.moved || *verdict == Verdict::Done {
+                done.push(letter.tag);
+                if let Some(key) = key.as_deref().filter(|_| !entry.moved) {
+                    held.gone(key, id);
+                }
+                continue;
+            }
+            let mut read = letter.read(&self.config.queue, &self.config.picks, self.config.max_payload);
+            (read.message.attempts, read.tracks) = (tracks.attempts, tracks.clone());
+            // Without retry queues what has to wait does so here.
+            let wait = match verdict {
+                Verdict::Retry { after, attempts, cause } => {
+                    read.tracks = tracks.retried(*attempts, cause, Timestamp::now(), Duration::ZERO);
+                    read.message.attempts = *attempts;
+                    Some(*after)
+                }
+                Verdict::Behind => key.as_deref().and_then(|key| held.step(key)),
+                _ => None,
+            };
+            let Some(wait) = wait else {
+                desk.put_back(Taken { letter, read });
+                continue;
+            };
+            if let Some(key) = key {
+                held.moved(key, id, wait, Instant::now());
+            }
+            desk.put_off(Taken { letter, read }, Instant::now() + wait);
+        }
+        done
+    }
+
+    fn retry_queue(&self, step: Duration) -> String {
+        retry_name(&self.config.queue, step)
+    }
+
+    fn deadline(&self) -> Instant {
+        Instant::now() + self.config.timeout
+    }
+}
+
+#[async_trait]
+impl Source for WorkQueue {
+    async fn claim(&self, limit: usize) -> Result<Claim> {
+        let mut reader = self.reader.lock().await;
+        let reader = self.read(&mut reader).await?;
+        self.take_all(reader);
+        self.send_on(&reader.desk).await?;
+        Ok(self.pick(&reader.desk, limit))
+    }
+
+    async fn settle(&self, claim: &Claim, verdicts: &[Verdict]) -> Result<()> {
+        let token: &Token = claim.token()?;
+        let desk = &token.desk;
+        if desk.is_lost() {
+            return Err(self.lost());
+        }
+        let (moves, steps): (Vec<Move>, Vec<_>) =
+            self.moves(&lock(&token.entries), verdicts).into_iter().unzip();
+        let (arrived, error) = moves::send(&desk.session, &self.place, &moves, self.deadline()).await;
+        failpoint::pass("moved");
+        self.note_moved(&mut lock(&token.entries), &moves, &steps, &arrived);
+        if let Some(error) = error {
+            return Err(self.not_moved(desk, error));
+        }
+        let done = self.finish(desk, &mut lock(&token.entries), verdicts);
+        failpoint::pass("acknowledging");
+        desk.acknowledge(&done).await
+    }
+
+    async fn wait(&self, idle: Duration) {
+        let Ok(mut reader) = timeout(idle, self.reader.lock()).await else { return };
+        let Some(reader) = reader.as_mut() else { return tokio::time::sleep(idle).await };
+        if !reader.desk.waiting().is_empty() || reader.desk.is_lost() {
+            return;
+        }
+        let end = Instant::now() + idle;
+        let end = reader.desk.next_due().map_or(end, |due| due.min(end));
+        match timeout_at(end, reader.consumer.next()).await {
+            Ok(Some(Ok(delivery))) => self.take(&reader.desk, delivery),
+            Ok(Some(Err(_)) | None) => reader.desk.lose(),
+            Err(_) => {}
+        }
+    }
+
+    async fn close(&self) -> Result<()> {
+        let Some(Reader { consumer, desk }) = self.reader.lock().await.take() else { return Ok(()) };
+        drop(consumer);
+        let closed = desk.close().await;
+        self.link.forget(&desk.session).await;
+        closed.map_err(|error| into_error(&publish_fault(&self.place, &error).into_cause()))
+    }
+}
+
+impl fmt::Debug for WorkQueue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "WorkQueue({})", self.place)
+    }
+}

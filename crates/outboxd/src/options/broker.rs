@@ -1,0 +1,154 @@
+//! Sources on a broker: a queue of RabbitMQ, topics of Kafka.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use outbox::broker::Picks;
+
+use super::{ExchangeKind, QueueKind, Start, Topology};
+
+/// Who made the messages, which says where id, type and key stand in them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Envelope {
+    /// Anybody.
+    Plain,
+    /// MassTransit, with an envelope of JSON.
+    MassTransit,
+}
+
+impl Envelope {
+    /// The words for it in the configuration.
+    pub const WORDS: [(&'static str, Self); 2] = [("plain", Self::Plain), ("masstransit", Self::MassTransit)];
+
+    /// Where id, type and key stand, unless it is said.
+    pub fn picks(self) -> Picks {
+        match self {
+            Self::Plain => Picks::default(),
+            Self::MassTransit => Picks::masstransit(),
+        }
+    }
+}
+
+/// How messages that anybody may have made are read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FormOptions {
+    /// Who made them.
+    pub envelope: Envelope,
+    /// Where id, type and key stand.
+    pub picks: Picks,
+    /// Larger ones go to the dead letters as they are.
+    pub max_payload: usize,
+}
+
+impl Default for FormOptions {
+    fn default() -> Self {
+        let envelope = Envelope::Plain;
+        Self { envelope, picks: envelope.picks(), max_payload: 16 << 20 }
+    }
+}
+
+/// An exchange to which a queue is bound.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BindOptions {
+    /// Its name.
+    pub exchange: String,
+    /// Its kind.
+    pub kind: ExchangeKind,
+    /// The binding keys.
+    pub keys: Vec<String>,
+}
+
+/// The value of a queue's argument.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Argument {
+    /// A whole number.
+    Integer(i64),
+    /// A text.
+    Text(String),
+    /// Yes or no.
+    Flag(bool),
+}
+
+/// A queue that is read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WorkQueueOptions {
+    /// Its name.
+    pub queue: String,
+    /// How it keeps its messages.
+    pub kind: QueueKind,
+    /// Whether it is made or only checked.
+    pub topology: Topology,
+    /// Exchanges to which it is bound.
+    pub bind: Vec<BindOptions>,
+    /// Delays before further attempts, each kept by a queue of its own.
+    pub retry: Vec<Duration>,
+    /// The queue of dead letters.
+    pub dead: String,
+    /// Messages handed over and not settled.
+    pub prefetch: u16,
+    /// One consumer at a time.
+    pub single_active: bool,
+    /// Further arguments of the queue.
+    pub arguments: BTreeMap<String, Argument>,
+    /// How its messages are read.
+    pub form: FormOptions,
+}
+
+impl Default for WorkQueueOptions {
+    fn default() -> Self {
+        Self {
+            queue: String::new(),
+            kind: QueueKind::Classic,
+            topology: Topology::Declare,
+            bind: Vec::new(),
+            retry: Vec::new(),
+            dead: String::new(),
+            prefetch: 1_000,
+            single_active: false,
+            arguments: BTreeMap::new(),
+            form: FormOptions::default(),
+        }
+    }
+}
+
+/// Topics that are read by a consumer group.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct GroupOptions {
+    /// Their names.
+    pub topics: Vec<String>,
+    /// The group.
+    pub group: String,
+    /// Whether retry and dead topics are made or only checked.
+    pub topology: Topology,
+    /// Delays before further attempts, each kept in a topic of its own.
+    pub retry: Vec<Duration>,
+    /// The topic of dead letters; each topic has its own if none is set.
+    pub dead: Option<String>,
+    /// Where a new group begins.
+    pub start: Start,
+    /// How their messages are read.
+    pub form: FormOptions,
+    /// Certificates that are trusted instead of the system's.
+    pub ca_file: Option<PathBuf>,
+}
+
+impl Default for GroupOptions {
+    fn default() -> Self {
+        Self {
+            topics: Vec::new(),
+            group: String::new(),
+            topology: Topology::Declare,
+            retry: Vec::new(),
+            dead: None,
+            start: Start::Beginning,
+            form: FormOptions::default(),
+            ca_file: None,
+        }
+    }
+}
+
+/// The queue or topic of dead letters, unless another is named.
+pub fn dead_name(place: &str) -> String {
+    format!("{place}.dlq")
+}

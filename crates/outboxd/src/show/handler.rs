@@ -1,0 +1,97 @@
+//! The handlers of the effective plan, and their inboxes.
+
+use serde_json::{Map, Value, json};
+
+use super::{show_templates, without_nulls};
+use crate::connection::Connection;
+use crate::options::{EndpointOptions, ErrorLogOptions, Figure, MailOptions, MeterOptions, StatementOptions};
+use crate::plan::{InboxPlan, Target};
+use crate::quantity::show_duration;
+
+pub(super) fn show_endpoint(options: &EndpointOptions) -> Value {
+    let secrets: Vec<String> = options.secrets.iter().map(ToString::to_string).collect();
+    without_nulls(json!({
+        "http": options.url.to_string(),
+        "secret": (!secrets.is_empty()).then_some(secrets),
+        "timeout": show_duration(options.timeout),
+        "private": options.private,
+        "plaintext": options.plaintext,
+        "ca_file": options.ca_file,
+        "headers": show_templates(&options.headers),
+    }))
+}
+
+pub(super) fn show_sql(connection: &Connection, options: &StatementOptions) -> Value {
+    json!({
+        "on": connection.name,
+        "sql": options.statements,
+        "timeout": show_duration(options.timeout),
+    })
+}
+
+pub(super) fn show_mail(connection: &Connection, options: &MailOptions) -> Value {
+    without_nulls(json!({
+        "on": connection.name,
+        "from": options.from,
+        "to": options.to,
+        "cc": (!options.cc.is_empty()).then_some(&options.cc),
+        "reply_to": options.reply_to,
+        "subject": options.subject,
+        "text": options.text,
+        "html": options.html,
+        "timeout": show_duration(options.timeout),
+    }))
+}
+
+pub(super) fn show_metrics(meters: &[MeterOptions]) -> Value {
+    let meters = meters.iter().map(|meter| {
+        let mut shown = json!({
+            "help": meter.help,
+            "labels": show_templates(&meter.labels),
+            "types": (!meter.types.is_empty()).then_some(&meter.types),
+        });
+        match &meter.figure {
+            Figure::Counter { value } => {
+                shown["counter"] = json!(meter.name);
+                shown["value"] = json!(value);
+            }
+            Figure::Histogram { value, buckets } => {
+                shown["histogram"] = json!(meter.name);
+                shown["value"] = json!(value);
+                shown["buckets"] = json!(buckets);
+            }
+        }
+        without_nulls(shown)
+    });
+    json!({ "metrics": meters.collect::<Vec<_>>() })
+}
+
+pub(super) fn show_error_log(connection: &Connection, options: &ErrorLogOptions) -> Value {
+    let shown = match options {
+        ErrorLogOptions::Ours => json!(true),
+        ErrorLogOptions::Mapped(mapped) => {
+            let columns = mapped.columns.iter().map(|(key, column)| ((*key).to_owned(), json!(column)));
+            let mut shown = columns.collect::<Map<_, _>>();
+            shown.insert("table".to_owned(), json!(mapped.table));
+            shown.extend(mapped.schema.as_ref().map(|schema| ("schema".to_owned(), json!(schema))));
+            shown.into()
+        }
+    };
+    json!({ "on": connection.name, "error_log": shown })
+}
+
+/// The inbox of a sink with a database of its own is there, and the connection is not said again.
+pub(super) fn show_inbox(inbox: &InboxPlan, target: &Target) -> Value {
+    let on = (!matches!(target, Target::Sql(..))).then_some(&inbox.connection.name);
+    match &inbox.table {
+        None => json!(inbox.connection.name),
+        Some(table) => without_nulls(json!({
+            "on": on,
+            "schema": table.schema,
+            "table": table.table,
+            "id": table.id,
+            "at": table.at,
+            "consumer": table.consumer,
+        })),
+    }
+}
