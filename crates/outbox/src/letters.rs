@@ -14,20 +14,20 @@ use crate::sink::Cause;
 
 /// A desk over the queue or topic of dead letters of one source.
 ///
-/// - **L1** `look` tells the oldest first, at most `most`, and whether there are more.
-/// - **L2** A look changes nothing: content, order and number are the same after it, however often one looks.
-/// - **L3** Every letter has an id, the same at every look, and tells what is written on it about its death.
-/// - **L4** A returned letter comes again where it died, as it was first sent, with no attempts spent, and bears who
+/// - **Q1** `look` tells the oldest first, at most `most`, and whether there are more.
+/// - **Q2** A look changes nothing: content, order and number are the same after it, however often one looks.
+/// - **Q3** Every letter has an id, the same at every look, and tells what is written on it about its death.
+/// - **Q4** A returned letter comes again where it died, as it was first sent, with no attempts spent, and bears who
 ///   returned it and when. It is no dead letter any more.
-/// - **L5** A discarded letter is gone, and comes nowhere.
-/// - **L6** What was not chosen stays, in its order.
-/// - **L7** Letters are returned in the order in which they lie, whatever the order in which they are asked for: so the
+/// - **Q5** A discarded letter is gone, and comes nowhere.
+/// - **Q6** What was not chosen stays, in its order.
+/// - **Q7** Letters are returned in the order in which they lie, whatever the order in which they are asked for: so the
 ///   messages of a key keep theirs.
-/// - **L8** An id that is not there is told, and the others are dealt with.
-/// - **L9** What cannot be returned stays: a letter goes only after its return was confirmed. Whoever is cut off
+/// - **Q8** An id that is not there is told, and the others are dealt with.
+/// - **Q9** What cannot be returned stays: a letter goes only after its return was confirmed. Whoever is cut off
 ///   half-way may have returned a letter and not yet removed it, so that it can come twice, never not at all.
-/// - **L10** With a pace no more go per second than it allows.
-/// - **L11** `retries` tells what waits for its retry, with its cause and when it is due, and changes nothing.
+/// - **Q10** With a pace no more go per second than it allows.
+/// - **Q11** `retries` tells what waits for its retry, with its cause and when it is due, and changes nothing.
 #[async_trait]
 pub trait DeadLetters: Send + Sync {
     /// The queue or topic and the broker, for people.
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn l10_a_pace_holds_back() {
+    async fn q10_a_pace_holds_back() {
         let began = Instant::now();
         let mut pacer = Pacer::new(Some(Pace::new(50, Duration::from_secs(1))));
         assert_eq!((pacer.batch(100), Pacer::new(None).batch(100)), (5, 100));

@@ -14,6 +14,9 @@ const TELLING: [&str; 6] =
 /// What MassTransit says when it moves a message that it had no consumer for.
 const MT_REASON: &str = "MT-Reason";
 
+/// The code of a cause that has none.
+const UNKNOWN: &str = "UNKNOWN";
+
 /// What is known of the death of a message; nothing of it need be there.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Died {
@@ -68,49 +71,45 @@ fn ours(headers: &Headers) -> Died {
 
 /// The code of a fault is the type of its exception.
 fn masstransit(headers: &Headers) -> Died {
-    let text = |name: &str| headers.get(name).cloned();
-    let detail = text("MT-Fault-Message").unwrap_or_default();
-    let fault = text("MT-Fault-ExceptionType").map(|kind| Cause::new(last(&kind, '.'), &detail));
-    let skipped = || text(MT_REASON).map(|reason| Cause::new(coded(&reason), &detail));
-    let at = parsed(headers, "MT-Fault-Timestamp");
+    let detail = text(headers, "MT-Fault-Message");
+    let code = text(headers, "MT-Fault-ExceptionType").or_else(|| text(headers, MT_REASON));
+    let cause = match (code, detail) {
+        (Some(code), detail) => Some(Cause::new(code.to_owned(), detail.unwrap_or_default())),
+        (None, Some(detail)) => Some(Cause::new(UNKNOWN, detail)),
+        (None, None) => None,
+    };
+    let retries = parsed::<u32>(headers, "MT-Fault-RetryCount");
     Died {
-        origin: text("MT-Fault-InputAddress").map(|address| queue_of(&address)),
-        cause: fault.or_else(skipped),
-        attempts: parsed::<u32>(headers, "MT-Fault-RetryCount")
-            .map_or(0, |retries| retries.saturating_add(1)),
+        origin: text(headers, "MT-Fault-InputAddress").and_then(queue_of),
+        cause,
+        attempts: retries.map_or(0, |retries| retries.saturating_add(1)),
         first_at: None,
-        at,
+        at: parsed(headers, "MT-Fault-Timestamp"),
     }
 }
 
 /// A queue that gives a message up says which it was and why: rejected, expired, maxlen, delivery_limit.
 fn rabbitmq(headers: &Headers) -> Died {
-    let queue = headers.get("x-first-death-queue");
-    let reason = headers.get("x-first-death-reason");
-    let cause = reason.map(|reason| {
+    let queue = text(headers, "x-first-death-queue");
+    let cause = text(headers, "x-first-death-reason").map(|reason| {
         let place = queue.map(|queue| format!(" '{queue}'")).unwrap_or_default();
-        Cause::new(coded(reason), format!("the queue{place} gave it up: {reason}"))
+        Cause::new(reason.to_uppercase(), format!("the queue{place} gave it up: {reason}"))
     });
-    Died { origin: queue.cloned(), cause, ..Died::default() }
+    Died { origin: queue.map(str::to_owned), cause, ..Died::default() }
 }
 
 /// The name of the queue in the address of an endpoint, as in `rabbitmq://host/vhost/queue?bind=true`.
-fn queue_of(address: &str) -> String {
+fn queue_of(address: &str) -> Option<String> {
     let path = address.split(['?', '#']).next().unwrap_or(address);
-    last(path.trim_end_matches('/'), '/')
+    path.trim_end_matches('/').rsplit('/').next().filter(|queue| !queue.is_empty()).map(str::to_owned)
 }
 
-fn last(text: &str, separator: char) -> String {
-    text.rsplit(separator).next().unwrap_or(text).to_owned()
-}
-
-/// A word as a code.
-fn coded(word: &str) -> String {
-    word.trim().to_uppercase().replace(|c: char| !c.is_ascii_alphanumeric(), "_")
+fn text<'h>(headers: &'h Headers, name: &str) -> Option<&'h str> {
+    headers.get(name).map(|value| value.trim()).filter(|value| !value.is_empty())
 }
 
 fn parsed<T: std::str::FromStr>(headers: &Headers, name: &str) -> Option<T> {
-    headers.get(name)?.trim().parse().ok()
+    text(headers, name)?.parse().ok()
 }
 
 #[cfg(test)]
@@ -151,13 +150,14 @@ mod tests {
             ("MT-Reason", "fault"),
         ]);
         assert_eq!((died.origin.as_deref(), died.attempts), (Some("product-created-queue"), 4));
-        assert_eq!(died.cause, Some(Cause::new("StockException", "no stock")));
+        assert_eq!(died.cause, Some(Cause::new("Shop.Stock.StockException", "no stock")));
         assert_eq!(died.at, Some("2026-01-02T03:04:05Z".parse().unwrap()));
-        assert_eq!(read(&[("MT-Reason", "dead-letter")]).cause, Some(Cause::new("DEAD_LETTER", "")));
+        assert_eq!(read(&[("MT-Reason", "dead-letter")]).cause, Some(Cause::new("dead-letter", "")));
     }
 
     #[test]
     fn e3_what_a_queue_of_rabbitmq_gave_up_is_read() {
+        assert_eq!(read(&[("MT-Fault-Message", "x")]).cause, Some(Cause::new("UNKNOWN", "x")));
         let died = read(&[("x-first-death-queue", "orders"), ("x-first-death-reason", "delivery_limit")]);
         assert_eq!(died.origin.as_deref(), Some("orders"));
         assert_eq!(died.cause.unwrap().code, "DELIVERY_LIMIT");

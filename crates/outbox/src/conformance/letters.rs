@@ -35,17 +35,17 @@ pub trait LettersFixture: SourceFixture {
 macro_rules! letters_suite {
     ($fixture:expr) => {
         $crate::conformance_tests! { letters, $fixture,
-            l1_a_look_tells_the_oldest_first_and_whether_there_are_more
-            l2_a_look_changes_nothing_however_often
-            l3_every_letter_has_an_id_and_tells_of_its_death
-            l4_a_returned_letter_comes_again_as_it_was_with_no_attempts_and_who_did_it
-            l5_a_discarded_letter_is_gone
-            l6_what_was_not_chosen_stays_in_its_order
-            l7_letters_are_returned_in_the_order_in_which_they_lie
-            l8_an_id_that_is_not_there_is_told
-            l9_what_cannot_be_returned_stays
-            l10_a_pace_is_kept
-            l11_what_waits_for_its_retry_is_told_and_still_comes
+            q1_a_look_tells_the_oldest_first_and_whether_there_are_more
+            q2_a_look_changes_nothing_however_often
+            q3_every_letter_has_an_id_and_tells_of_its_death
+            q4_a_returned_letter_comes_again_as_it_was_with_no_attempts_and_who_did_it
+            q5_a_discarded_letter_is_gone
+            q6_what_was_not_chosen_stays_in_its_order
+            q7_letters_are_returned_in_the_order_in_which_they_lie
+            q8_an_id_that_is_not_there_is_told
+            q9_what_cannot_be_returned_stays
+            q10_a_pace_is_kept
+            q11_what_waits_for_its_retry_is_told_and_still_comes
         }
     };
 }
@@ -84,7 +84,7 @@ async fn come(fixture: &impl LettersFixture, count: usize) -> Vec<Message> {
     came
 }
 
-pub async fn l1_a_look_tells_the_oldest_first_and_whether_there_are_more(fixture: &impl LettersFixture) {
+pub async fn q1_a_look_tells_the_oldest_first_and_whether_there_are_more(fixture: &impl LettersFixture) {
     bury(fixture, (0..5).map(|n| named(&n.to_string(), "")).collect()).await;
     let some = fixture.letters().look(3).await.unwrap();
     assert_eq!((of(&some.letters), some.more), (vec!["0".into(), "1".into(), "2".into()], true));
@@ -93,7 +93,7 @@ pub async fn l1_a_look_tells_the_oldest_first_and_whether_there_are_more(fixture
     assert!(!fixture.letters().place().is_empty());
 }
 
-pub async fn l2_a_look_changes_nothing_however_often(fixture: &impl LettersFixture) {
+pub async fn q2_a_look_changes_nothing_however_often(fixture: &impl LettersFixture) {
     bury(fixture, (0..7).map(|n| named(&n.to_string(), "k")).collect()).await;
     let first = look(fixture).await;
     assert_eq!(of(&first), ["0", "1", "2", "3", "4", "5", "6"]);
@@ -106,7 +106,7 @@ pub async fn l2_a_look_changes_nothing_however_often(fixture: &impl LettersFixtu
     assert_eq!(look(fixture).await, first);
 }
 
-pub async fn l3_every_letter_has_an_id_and_tells_of_its_death(fixture: &impl LettersFixture) {
+pub async fn q3_every_letter_has_an_id_and_tells_of_its_death(fixture: &impl LettersFixture) {
     let message = named("1", "k").header("team", "a").saga("s-1", "2");
     bury(fixture, vec![message.clone()]).await;
     fixture.put("bare").await;
@@ -126,7 +126,7 @@ pub async fn l3_every_letter_has_an_id_and_tells_of_its_death(fixture: &impl Let
     assert_eq!((acted.acted, look(fixture).await.len()), (1, 1), "that id will do");
 }
 
-pub async fn l4_a_returned_letter_comes_again_as_it_was_with_no_attempts_and_who_did_it(
+pub async fn q4_a_returned_letter_comes_again_as_it_was_with_no_attempts_and_who_did_it(
     fixture: &impl LettersFixture,
 ) {
     let message = named("1", "k").header("team", "a").content_type("text/plain");
@@ -143,7 +143,7 @@ pub async fn l4_a_returned_letter_comes_again_as_it_was_with_no_attempts_and_who
     assert_eq!((&came.headers, came.attempts), (&message.headers, 0));
 }
 
-pub async fn l5_a_discarded_letter_is_gone(fixture: &impl LettersFixture) {
+pub async fn q5_a_discarded_letter_is_gone(fixture: &impl LettersFixture) {
     let messages = vec![named("1", "k"), named("2", "k"), named("3", "")];
     let first = messages[0].id.clone();
     bury(fixture, messages).await;
@@ -154,7 +154,7 @@ pub async fn l5_a_discarded_letter_is_gone(fixture: &impl LettersFixture) {
     assert_eq!(names(&come(fixture, 2).await), ["2", "3"], "and nothing else");
 }
 
-pub async fn l6_what_was_not_chosen_stays_in_its_order(fixture: &impl LettersFixture) {
+pub async fn q6_what_was_not_chosen_stays_in_its_order(fixture: &impl LettersFixture) {
     let messages: Vec<Message> = (0..9).map(|n| named(&n.to_string(), "k")).collect();
     bury(fixture, messages.clone()).await;
     let chosen: Vec<MessageId> = [1, 4, 8].map(|n: usize| messages[n].id.clone()).to_vec();
@@ -167,7 +167,7 @@ pub async fn l6_what_was_not_chosen_stays_in_its_order(fixture: &impl LettersFix
     assert_eq!(of(&look(fixture).await), ["2", "3", "6", "7", "1", "4", "8"], "they died again, later");
 }
 
-pub async fn l7_letters_are_returned_in_the_order_in_which_they_lie(fixture: &impl LettersFixture) {
+pub async fn q7_letters_are_returned_in_the_order_in_which_they_lie(fixture: &impl LettersFixture) {
     let messages: Vec<Message> = (0..120).map(|n| named(&n.to_string(), "k")).collect();
     bury(fixture, messages.clone()).await;
     let mut backwards: Vec<MessageId> = messages.iter().map(|message| message.id.clone()).collect();
@@ -182,7 +182,7 @@ pub async fn l7_letters_are_returned_in_the_order_in_which_they_lie(fixture: &im
     assert_eq!(names(&come(fixture, 120).await), expected);
 }
 
-pub async fn l8_an_id_that_is_not_there_is_told(fixture: &impl LettersFixture) {
+pub async fn q8_an_id_that_is_not_there_is_told(fixture: &impl LettersFixture) {
     let message = named("1", "k");
     bury(fixture, vec![message.clone(), named("2", "k")]).await;
     let unknown = MessageId::new();
@@ -194,7 +194,7 @@ pub async fn l8_an_id_that_is_not_there_is_told(fixture: &impl LettersFixture) {
     assert_eq!(of(&look(fixture).await), ["2"]);
 }
 
-pub async fn l9_what_cannot_be_returned_stays(fixture: &impl LettersFixture) {
+pub async fn q9_what_cannot_be_returned_stays(fixture: &impl LettersFixture) {
     bury(fixture, vec![named("1", "k"), named("2", "k")]).await;
     let letters = look(fixture).await;
     fixture.lose_origin().await;
@@ -203,7 +203,7 @@ pub async fn l9_what_cannot_be_returned_stays(fixture: &impl LettersFixture) {
     assert_eq!(look(fixture).await, letters);
 }
 
-pub async fn l10_a_pace_is_kept(fixture: &impl LettersFixture) {
+pub async fn q10_a_pace_is_kept(fixture: &impl LettersFixture) {
     let messages: Vec<Message> = (0..10).map(|n| named(&n.to_string(), "k")).collect();
     let all: Vec<MessageId> = messages.iter().map(|message| message.id.clone()).collect();
     bury(fixture, messages).await;
@@ -214,7 +214,7 @@ pub async fn l10_a_pace_is_kept(fixture: &impl LettersFixture) {
     assert!(began.elapsed() >= Duration::from_millis(900), "{:?}", began.elapsed());
 }
 
-pub async fn l11_what_waits_for_its_retry_is_told_and_still_comes(fixture: &impl LettersFixture) {
+pub async fn q11_what_waits_for_its_retry_is_told_and_still_comes(fixture: &impl LettersFixture) {
     let message = named("1", "k");
     fixture.enqueue(vec![message.clone()]).await;
     let source = fixture.source("c");
