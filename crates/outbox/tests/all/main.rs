@@ -4,7 +4,13 @@
 
 #[cfg(all(feature = "postgres", feature = "rabbitmq"))]
 mod consumer;
-#[cfg(all(feature = "failpoints", feature = "postgres", feature = "rabbitmq", feature = "sqlite"))]
+#[cfg(all(
+    feature = "failpoints",
+    feature = "kafka",
+    feature = "postgres",
+    feature = "rabbitmq",
+    feature = "sqlite"
+))]
 mod crash;
 mod cycle;
 #[cfg(all(feature = "postgres", feature = "rabbitmq"))]
