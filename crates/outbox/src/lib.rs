@@ -88,6 +88,8 @@ pub mod schema;
 mod setup;
 mod sink;
 mod source;
+#[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite"))]
+pub mod sql;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
 mod stats;

@@ -18,6 +18,7 @@ mod rebase;
 mod replay;
 mod row;
 mod settle;
+mod sql;
 mod table;
 mod wake;
 mod window;

@@ -19,6 +19,7 @@ mod migrate;
 mod parked;
 mod settle;
 mod sql;
+mod statements;
 
 use std::str::FromStr;
 use std::time::Duration;

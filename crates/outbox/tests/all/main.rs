@@ -23,6 +23,8 @@ mod pipe;
 mod postgres;
 #[cfg(feature = "rabbitmq")]
 mod rabbitmq;
+#[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
+mod sql;
 #[cfg(feature = "sqlite")]
 mod sqlite;
 mod streak;
