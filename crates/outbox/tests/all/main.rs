@@ -39,6 +39,8 @@ mod publisher;
 mod rabbitmq;
 #[cfg(feature = "smtp")]
 mod smtp;
+#[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
+mod sql;
 #[cfg(feature = "sqlite")]
 mod sqlite;
 mod streak;
