@@ -2,13 +2,15 @@
 
 use outbox::http::{EndpointConfig, Secret};
 use outbox::kafka::TopicConfig;
+use outbox::meter::{Meter, MeterConfig};
 use outbox::rabbitmq::{self, Binding, ExchangeConfig, QueueConfig, WorkQueueConfig};
+use outbox::smtp::MailConfig;
 use outbox::template::Template;
 use outbox::{InboxTable, Result};
 
 use crate::options::{
-    Argument, EndpointOptions, ExchangeKind, ExchangeOptions, InboxTableOptions, QueueKind, TemplateOptions,
-    TopicOptions, Topology, WorkQueueOptions,
+    Argument, EndpointOptions, ExchangeKind, ExchangeOptions, InboxTableOptions, MailOptions, MeterOptions,
+    QueueKind, TemplateOptions, TopicOptions, Topology, WorkQueueOptions,
 };
 
 /// What the options of an exchange mean to its sink.
@@ -83,6 +85,42 @@ pub fn endpoint_config(options: &EndpointOptions) -> Result<EndpointConfig> {
     config.plaintext = options.plaintext;
     config.ca_file.clone_from(&options.ca_file);
     Ok(config)
+}
+
+/// What the options of a letter mean to its sink; `plaintext` is what the connection says.
+pub fn mail_config(options: &MailOptions, plaintext: bool) -> Result<MailConfig> {
+    let templates =
+        |texts: &[String]| texts.iter().map(|text| Template::parse(text)).collect::<Result<Vec<_>>>();
+    let optional = |text: &Option<String>| text.as_deref().map(Template::parse).transpose();
+    let (from, subject) = (Template::parse(&options.from)?, Template::parse(&options.subject)?);
+    let mut config = MailConfig::new(from.clone(), from, subject);
+    config.to = templates(&options.to)?;
+    config.cc = templates(&options.cc)?;
+    config.reply_to = optional(&options.reply_to)?;
+    config.text = optional(&options.text)?;
+    config.html = optional(&options.html)?;
+    config.timeout = options.timeout;
+    config.plaintext = plaintext;
+    Ok(config)
+}
+
+/// What the options of figures mean to their sink. One that counts several types is several of one name.
+pub fn meter_config(options: &[MeterOptions]) -> Result<MeterConfig> {
+    let mut meters = Vec::new();
+    for options in options {
+        let mut meter = Meter::new(options.kind, &options.name);
+        meter.help.clone_from(&options.help);
+        meter.value = options.value.as_deref().map(Template::parse).transpose()?;
+        meter.labels = headers(&options.labels)?;
+        if options.types.is_empty() {
+            meters.push(meter.clone());
+        }
+        for types in &options.types {
+            meter.types = Some(types.clone());
+            meters.push(meter.clone());
+        }
+    }
+    Ok(MeterConfig::new(meters))
 }
 
 /// What the options of a table of handled ids mean to the inbox; `prune` says whether rows of it are removed.

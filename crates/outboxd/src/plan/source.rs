@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::{Checker, Known, broker};
+use crate::backends;
 use crate::config::{LayoutConfig, SourceConfig};
 use crate::connection::Connection;
 use crate::mistake::At;
@@ -100,7 +101,15 @@ impl Checker<'_> {
                 }
                 Layout::Log(options)
             }
-            LayoutConfig::Queue { options, .. } => Layout::Queue(options),
+            LayoutConfig::Queue { options, .. } => {
+                // What one key says wrong is told by itself; here what only the whole tells.
+                if self.mistakes.is_empty()
+                    && let Err(rule) = backends::check_work_queue(&options)
+                {
+                    self.mistakes.note(place, format!("{whose}: {rule}"), "shorten the name of the queue");
+                }
+                Layout::Queue(options)
+            }
             LayoutConfig::Topics { options, .. } => Layout::Topic(options),
         };
         if let Some(other) = self.same_place(sources, &connection.name, &layout) {
