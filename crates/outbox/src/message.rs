@@ -139,7 +139,7 @@ pub(crate) fn headers_from_json(json: &str) -> Option<Headers> {
 }
 
 /// Headers as a JSON object.
-#[cfg(any(feature = "postgres", feature = "sqlite"))]
+#[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
 pub(crate) fn headers_to_json(headers: &Headers) -> String {
     if headers.is_empty() { "{}".to_owned() } else { serde_json::json!(headers).to_string() }
 }

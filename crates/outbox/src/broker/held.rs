@@ -89,11 +89,21 @@ impl Held {
     }
 
     /// A message that had come back was put back untried: until it comes again it is away.
+    #[cfg(feature = "kafka")]
     pub(crate) fn released(&mut self, key: &str, id: &MessageId, now: Instant) {
         let line = self.keys.get_mut(key);
         if let Some(waiting) = line.and_then(|line| line.waiting.iter_mut().find(|other| other.id == *id)) {
             waiting.away = Some(now);
         }
+    }
+
+    /// What was here has gone back to the broker, which hands it out anew in its order, to us or to another.
+    #[cfg(feature = "rabbitmq")]
+    pub(crate) fn lose(&mut self) {
+        self.keys.retain(|_, line| {
+            line.waiting.retain(|other| other.away.is_some());
+            !line.waiting.is_empty()
+        });
     }
 
     /// A message is done with, one way or the other.

@@ -17,5 +17,7 @@ pub(crate) use picks::{Raw, Read};
 #[cfg(any(feature = "rabbitmq", feature = "kafka"))]
 pub(crate) use steps::Steps;
 pub use steps::{check_steps, retry_name};
+#[cfg(feature = "kafka")]
+pub(crate) use tracks::RETRY;
 #[cfg(any(feature = "rabbitmq", feature = "kafka"))]
 pub(crate) use tracks::Tracks;

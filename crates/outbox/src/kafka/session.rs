@@ -14,10 +14,11 @@ use rdkafka::config::{ClientConfig, RDKafkaLogLevel};
 use rdkafka::error::{KafkaError, KafkaResult, RDKafkaErrorCode};
 use rdkafka::message::DeliveryResult;
 use rdkafka::producer::{Producer, ProducerContext, ThreadedProducer};
-use tokio::sync::{Notify, oneshot};
+use tokio::sync::Notify;
 
 use super::batch::Ticket;
 use super::error::code_of;
+use super::thread::on_thread;
 
 /// Where a session is, or will be when it is needed.
 pub(super) struct Slot {
@@ -104,16 +105,10 @@ impl Session {
         topic: Option<&str>,
         limit: Duration,
     ) -> Result<(), RDKafkaErrorCode> {
-        let (answer, answered) = oneshot::channel();
         let (session, name) = (Arc::clone(self), topic.map(str::to_owned));
-        // A thread of its own: one of the runtime's would keep the runtime from ending.
-        thread::spawn(move || {
-            let asked = ask(session.producer(), name.as_deref(), limit);
-            // Whoever waits may be the last but us to hold the session.
-            drop(session);
-            let _ = answer.send(asked);
-        });
-        answered.await.unwrap_or(Err(RDKafkaErrorCode::Fail))?;
+        // The session goes with the thread: whoever waits may be the last but it to hold one.
+        let asked = on_thread(move || ask(session.producer(), name.as_deref(), limit)).await;
+        asked.unwrap_or(Err(RDKafkaErrorCode::Fail))?;
         self.ear().is_well();
         if let Some(topic) = topic {
             self.known().insert(topic.to_owned());

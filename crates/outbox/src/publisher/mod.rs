@@ -8,6 +8,7 @@ mod line;
 mod round;
 
 use std::fmt;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -108,6 +109,24 @@ struct Shared {
     gate: Gate,
     line: Mutex<Line<Entry>>,
     room: Arc<Semaphore>,
+    /// How many wait for room.
+    crowd: AtomicUsize,
+}
+
+/// One more, as long as it lives.
+struct Counted<'a>(&'a AtomicUsize);
+
+impl<'a> Counted<'a> {
+    fn new(count: &'a AtomicUsize) -> Self {
+        count.fetch_add(1, Ordering::Relaxed);
+        Self(count)
+    }
+}
+
+impl Drop for Counted<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 /// A message on its way, with whom to tell.
@@ -141,6 +160,7 @@ impl Publisher {
             gate: Gate::new(Backoff { first: Duration::from_millis(500), most: Duration::from_secs(5) }),
             line: Mutex::new(Line::new()),
             room: Arc::new(Semaphore::new(ROOM as usize)),
+            crowd: AtomicUsize::new(0),
         };
         Self { shared: Arc::new(shared) }
     }
@@ -201,9 +221,16 @@ impl Shared {
         self.line.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits until there is room in memory.
+    /// Waits until there is room in memory. Where there is, nothing is awaited: whoever calls first is first in line.
     async fn room_for(&self, message: &Message) -> Result<OwnedSemaphorePermit> {
         let units = u32::try_from(message.payload.len() / UNIT + 1).unwrap_or(ROOM).min(ROOM);
+        if self.crowd.load(Ordering::Relaxed) == 0
+            && let Ok(permit) = Arc::clone(&self.room).try_acquire_many_owned(units)
+        {
+            return Ok(permit);
+        }
+        // Nobody shall slip in before those who wait.
+        let _one_more = Counted::new(&self.crowd);
         let permit = Arc::clone(&self.room).acquire_many_owned(units);
         match tokio::time::timeout(self.timeout, permit).await {
             Ok(Ok(permit)) => Ok(permit),

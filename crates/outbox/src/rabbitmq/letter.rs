@@ -87,7 +87,7 @@ impl Letter {
         for (name, value) in added {
             headers.insert(short(name), AMQPValue::LongString(LongString::from(value)));
         }
-        let mut properties = self.properties.clone().with_delivery_mode(PERSISTENT).with_headers(headers);
+        let mut properties = kept(&self.properties).with_delivery_mode(PERSISTENT).with_headers(headers);
         // What comes back as unroutable is known by its id.
         if self.properties.message_id().is_none()
             && let Ok(id) = ShortString::try_new(known.id.as_str())
@@ -98,11 +98,29 @@ impl Letter {
     }
 }
 
+/// The properties that go along. Not its expiry, or it would vanish where it waits for a person; nor the user that
+/// sent it, for which the broker would refuse it from us.
+fn kept(old: &BasicProperties) -> BasicProperties {
+    let mut new = BasicProperties::default();
+    macro_rules! keep {
+        ($($name:ident $with:ident)*) => {
+            $(if let Some(value) = old.$name().clone() { new = new.$with(value); })*
+        };
+    }
+    keep!(content_type with_content_type content_encoding with_content_encoding priority with_priority
+        correlation_id with_correlation_id reply_to with_reply_to message_id with_message_id
+        timestamp with_timestamp kind with_type app_id with_app_id cluster_id with_cluster_id);
+    new
+}
+
+/// Headers by which the broker would route it elsewhere too, or that it counts by.
+const OF_BROKER: [&str; 4] = ["CC", "BCC", "x-death", "x-delivery-count"];
+
 /// Whether a header is of an earlier move, or was noted by the broker on the way out of a retry queue.
 fn is_of_move(name: &str, added: &[(&str, String)]) -> bool {
     let of_error = added.iter().any(|(name, _)| *name == header::ERROR_ORIGIN);
     name.starts_with("x-retry-")
-        || name == "x-death"
+        || OF_BROKER.contains(&name)
         || name.starts_with("x-first-death-")
         || name.starts_with("x-last-death-")
         || (of_error && name.starts_with("x-error-"))

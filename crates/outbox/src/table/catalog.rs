@@ -53,6 +53,11 @@ impl Layout {
         self.columns.get(name.as_str())
     }
 
+    /// Every column of the table.
+    pub(super) fn columns(&self) -> impl Iterator<Item = &Column> {
+        self.columns.values()
+    }
+
     /// A column of the table of processed ids.
     pub fn processed_column(&self, name: &Name) -> Option<&Column> {
         self.processed.get(name.as_str())

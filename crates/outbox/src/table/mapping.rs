@@ -197,6 +197,11 @@ impl Mapping {
         equalities(&self.pending).into_iter().filter(|one| changed(&one.column)).collect()
     }
 
+    /// What the pending condition asks of a fresh row, where it says so outright.
+    pub(super) fn fresh(&self) -> Vec<Assignment> {
+        equalities(&self.pending).into_iter().filter(|one| one.value != Value::Now).collect()
+    }
+
     /// Columns that say that a row is dead, and of which `pending` does not say what they are otherwise.
     pub fn without_a_way_back(&self) -> Vec<&Name> {
         let back = self.revived();

@@ -16,6 +16,7 @@ pub(crate) enum Param {
     Text(String),
     Texts(Vec<String>),
     Ints(Vec<i64>),
+    Bytes(Vec<u8>),
 }
 
 /// A statement with what is bound to it.

@@ -28,6 +28,7 @@ mod once;
 mod pipe;
 #[cfg(feature = "postgres")]
 mod postgres;
+mod publisher;
 #[cfg(feature = "rabbitmq")]
 mod rabbitmq;
 #[cfg(feature = "smtp")]

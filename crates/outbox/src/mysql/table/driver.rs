@@ -67,6 +67,7 @@ fn query(sql: &Sql) -> Query<'_, MySql, MySqlArguments> {
         query = match param {
             Param::Int(value) => query.bind(value),
             Param::Text(value) => query.bind(value),
+            Param::Bytes(value) => query.bind(value),
             // Lists are written out, one value after the other.
             Param::Texts(values) => values.iter().fold(query, |query, value| query.bind(value)),
             Param::Ints(values) => values.iter().fold(query, |query, value| query.bind(value)),

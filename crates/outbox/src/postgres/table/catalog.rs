@@ -131,13 +131,22 @@ pub(super) async fn columns(conn: &mut PgConnection, table: &TableName) -> Resul
         Column {
             name: row.get("name"),
             kind: kind(row, &type_name),
-            type_name,
+            type_name: with_digits(type_name, row.get("modifier")),
             nullable: row.get("nullable"),
             optional: row.get("optional"),
             unique: row.get("is_unique"),
         }
     };
     Ok((rows.iter().map(column).collect(), oid))
+}
+
+/// A time that keeps fewer digits than it could says so.
+fn with_digits(type_name: String, modifier: i32) -> String {
+    if type_name.starts_with("timestamp") && modifier >= 0 {
+        format!("{type_name}({modifier})")
+    } else {
+        type_name
+    }
 }
 
 fn kind(row: &sqlx::postgres::PgRow, type_name: &str) -> Type {

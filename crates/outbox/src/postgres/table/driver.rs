@@ -56,6 +56,7 @@ pub(super) fn query(sql: &Sql) -> Query<'_, Postgres, PgArguments> {
         query = match param {
             Param::Int(value) => query.bind(value),
             Param::Text(value) => query.bind(value),
+            Param::Bytes(value) => query.bind(value),
             Param::Texts(values) => query.bind(values),
             Param::Ints(values) => query.bind(values),
         };

@@ -19,7 +19,9 @@ use crate::admin::{Activity, Admin, CursorStatus, Entry, Filter, Repair, ReplayF
 use crate::error::Result;
 use crate::message::MessageId;
 use crate::source::Source;
+use crate::store::Store;
 use crate::table::desk::Desk;
+use crate::table::keep::TableStore;
 use crate::table::source::{Shard, TableSource};
 use crate::table::sql::Lane;
 use crate::table::{Layout, Mapping, Reading};
@@ -66,6 +68,18 @@ impl Table {
     /// The tables, each checked.
     pub fn layouts(&self) -> impl Iterator<Item = &Arc<Layout>> {
         self.tables.iter().map(|(layout, _)| layout)
+    }
+
+    /// Where a [`Publisher`](crate::Publisher) keeps what it cannot send: it inserts by the mapping, and the pipe that
+    /// reads the table delivers. `holds` says whether a dead message holds its key, as [`Reading::holds`] does.
+    ///
+    /// There must be one table, that can be written to by its mapping alone: whatever is in the way is told. Rows are
+    /// ordered by a number that the database gives, or by a time, which is then that of the keeping. An index on the key,
+    /// or on what the pending condition asks for, keeps the question cheap whether a key has something kept. A payload in
+    /// a column of JSON comes out as the database writes it.
+    pub fn store(&self, holds: bool) -> Result<Arc<dyn Store>> {
+        let tables: Vec<_> = self.layouts().collect();
+        Ok(Arc::new(TableStore::new(Arc::clone(&self.driver), &tables, holds)?))
     }
 
     /// A source for every table and lane, each to be read by a pipe of its own.

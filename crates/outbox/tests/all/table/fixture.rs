@@ -5,9 +5,10 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use outbox::conformance::source::SourceFixture;
+use outbox::conformance::store::StoreFixture;
 use outbox::postgres::Table;
 use outbox::table::{Draft, Mapping, Reading};
-use outbox::{Message, Source};
+use outbox::{Message, Source, Store};
 use sqlx::{AssertSqlSafe, PgPool};
 use testbed::Database;
 
@@ -139,5 +140,14 @@ impl SourceFixture for Tables {
             r#"update "Outbox_{cursor}" set "ClaimedAt" = now() - interval '1 hour' where "ClaimedAt" is not null"#
         );
         sqlx::query(AssertSqlSafe(sql)).execute(&self.pool).await.expect("expired");
+    }
+}
+
+impl StoreFixture for Tables {
+    fn store(&self) -> Arc<dyn Store> {
+        self.tables[0].store(true).expect("it can be written to")
+    }
+    fn source(&self) -> Arc<dyn Source> {
+        self.tables[0].sources(&Reading::default()).remove(0)
     }
 }

@@ -13,3 +13,11 @@ mod by_lock {
 mod by_stamp {
     outbox::source_suite!(super::Tables::new(super::stamped));
 }
+
+mod store_by_lock {
+    outbox::store_suite!(super::Tables::new(super::draft));
+}
+
+mod store_by_stamp {
+    outbox::store_suite!(super::Tables::new(super::stamped));
+}
