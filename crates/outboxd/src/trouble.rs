@@ -9,7 +9,7 @@ use crate::backends::REBUILD;
 use crate::cli::output::Output;
 use crate::connection::Connection;
 use crate::mistake::Invalid;
-use crate::plan::{SinkPlan, SourcePlan, Target};
+use crate::plan::{Layout, SinkPlan, SourcePlan, Target};
 
 /// How the program ends. The list in `--help` is [`crate::cli::args::EXIT_CODES`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -67,7 +67,12 @@ impl Trouble {
 
     /// Something failed at a source.
     pub fn at_source(doing: &str, source: &SourcePlan, error: &outbox::Error) -> Self {
-        Self::at(doing, &format!("source '{}' at {}", source.name, source.connection.url), error)
+        let trouble =
+            Self::at(doing, &format!("source '{}' at {}", source.name, source.connection.url), error);
+        match (&source.layout, REBUILD) {
+            (Layout::Topic(_), Some(rebuild)) => Self { help: rebuild.to_owned(), ..trouble },
+            _ => trouble,
+        }
     }
 
     /// Something failed at a database that is no source.

@@ -1,7 +1,7 @@
 //! What the options of the configuration mean to the library.
 
 use outbox::http::{EndpointConfig, Secret};
-use outbox::kafka::TopicConfig;
+use outbox::kafka::{self, GroupConfig, TopicConfig};
 use outbox::meter::{Meter, MeterConfig};
 use outbox::rabbitmq::{self, Binding, ExchangeConfig, QueueConfig, WorkQueueConfig};
 use outbox::smtp::MailConfig;
@@ -9,8 +9,8 @@ use outbox::template::Template;
 use outbox::{InboxTable, Result};
 
 use crate::options::{
-    Argument, EndpointOptions, ExchangeKind, ExchangeOptions, InboxTableOptions, MailOptions, MeterOptions,
-    QueueKind, TemplateOptions, TopicOptions, Topology, WorkQueueOptions,
+    Argument, EndpointOptions, ExchangeKind, ExchangeOptions, GroupOptions, InboxTableOptions, MailOptions,
+    MeterOptions, QueueKind, Start, TemplateOptions, TopicOptions, Topology, WorkQueueOptions,
 };
 
 /// What the options of an exchange mean to its sink.
@@ -71,6 +71,26 @@ pub fn work_queue_config(options: &WorkQueueOptions) -> WorkQueueConfig {
     config.arguments = arguments.collect();
     config.picks = options.form.picks.clone();
     config.max_payload = options.form.max_payload;
+    config
+}
+
+/// What the options of topics mean to their source.
+pub fn group_config(options: &GroupOptions) -> GroupConfig {
+    let mut config = GroupConfig::new("", &options.group);
+    config.topics.clone_from(&options.topics);
+    config.retry.clone_from(&options.retry);
+    config.dead.clone_from(&options.dead);
+    config.topology = match options.topology {
+        Topology::Declare => kafka::Topology::Declare,
+        Topology::Check => kafka::Topology::Check,
+    };
+    config.start = match options.start {
+        Start::Beginning => outbox::Start::Beginning,
+        Start::Now => outbox::Start::Now,
+    };
+    config.picks = options.form.picks.clone();
+    config.max_payload = options.form.max_payload;
+    config.ca_file.clone_from(&options.ca_file);
     config
 }
 
@@ -176,6 +196,9 @@ mod tests {
         let queue =
             WorkQueueOptions { queue: "q".to_owned(), dead: "q.dlq".to_owned(), ..Default::default() };
         assert_eq!(work_queue_config(&queue), WorkQueueConfig::new("q"));
+        let group =
+            GroupOptions { topics: vec!["t".to_owned()], group: "g".to_owned(), ..Default::default() };
+        assert_eq!(group_config(&group), GroupConfig::new("t", "g"));
         let url = "https://x.example/";
         let ours = endpoint_config(&EndpointOptions::new(url)).expect("it is well formed");
         assert_eq!(ours, EndpointConfig::new(url));

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use outbox::{Error, ErrorKind, Inbox as _, Once, Result, Sink, mysql, postgres, sqlite};
+use outbox::{Error, ErrorKind, Inbox as _, MessageId, Once, Result, Sink, mysql, postgres, sqlite};
 use sqlx::{MySqlPool, PgPool, SqlitePool};
 use tokio::sync::Mutex;
 
@@ -108,6 +108,16 @@ impl Inbox {
             Self::Postgres(inbox) => Arc::new(Once::new(inbox.clone(), consumer, sink)),
             Self::Sqlite(inbox) => Arc::new(Once::new(inbox.clone(), consumer, sink)),
             Self::MySql(inbox) => Arc::new(Once::new(inbox.clone(), consumer, sink)),
+        }
+    }
+
+    /// Whether it can be asked, which needs its table.
+    pub async fn check(&self) -> Result<()> {
+        let id = MessageId::from("outboxd-doctor");
+        match self {
+            Self::Postgres(inbox) => inbox.known("outboxd-doctor", &[&id]).await.map(drop),
+            Self::Sqlite(inbox) => inbox.known("outboxd-doctor", &[&id]).await.map(drop),
+            Self::MySql(inbox) => inbox.known("outboxd-doctor", &[&id]).await.map(drop),
         }
     }
 

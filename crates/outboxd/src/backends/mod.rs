@@ -13,13 +13,24 @@ use outbox::{Migration, mysql, postgres, sqlite};
 
 use crate::cli::args::Database as Kind;
 use crate::options::{
-    EndpointOptions, ExchangeOptions, InboxTableOptions, MailOptions, MeterOptions, WorkQueueOptions,
+    EndpointOptions, ExchangeOptions, GroupOptions, InboxTableOptions, MailOptions, MeterOptions,
+    WorkQueueOptions,
 };
 
-pub use config::{exchange_config, topic_config, work_queue_config};
+pub use config::{
+    endpoint_config, exchange_config, group_config, mail_config, topic_config, work_queue_config,
+};
 pub use database::{Database, Databases, Inbox};
-pub use sink::{REBUILD, Sinks};
+pub use sink::Sinks;
 pub use source::{Log, Opened, reading};
+
+/// What a program without Kafka says of what needs it.
+#[cfg(not(feature = "kafka"))]
+pub const WITHOUT_KAFKA: &str = "this outboxd was built without Kafka";
+
+/// What to do about a program that lacks what a source or a sink needs.
+pub const REBUILD: Option<&str> =
+    if cfg!(feature = "kafka") { None } else { Some("build it with --features kafka") };
 
 /// What to do about a template.
 pub const TEMPLATE_HELP: &str = "write text with {type}, {type.dotted}, {key}, {id}, {time.unix}, {correlation_id}, {header.NAME} or {payload.PATH} in it";
@@ -55,6 +66,11 @@ pub fn check_secret(text: &str) -> Result<(), String> {
 /// Whether RabbitMQ can have it so.
 pub fn check_work_queue(options: &WorkQueueOptions) -> Result<(), String> {
     work_queue_config(options).check().map_err(|error| error.chain())
+}
+
+/// Whether Kafka can have it so.
+pub fn check_group(options: &GroupOptions) -> Result<(), String> {
+    group_config(options).check().map_err(|error| error.chain())
 }
 
 /// Whether a letter can be made so.

@@ -110,12 +110,8 @@ fn topic(connection: &Connection, options: &TopicOptions) -> Result<Arc<dyn Sink
 #[cfg(not(feature = "kafka"))]
 fn topic(_: &Connection, options: &TopicOptions) -> Result<Arc<dyn Sink>> {
     topic_config(options)?.check()?;
-    Err(Error::new(ErrorKind::Config, "this outboxd was built without Kafka"))
+    Err(Error::new(ErrorKind::Config, super::WITHOUT_KAFKA))
 }
-
-/// What to do about a program that lacks what a sink needs.
-pub const REBUILD: Option<&str> =
-    if cfg!(feature = "kafka") { None } else { Some("build it with --features kafka") };
 
 /// Standard output, which tells when its reader has gone (`| head`).
 struct Stdout {

@@ -6,7 +6,7 @@ use super::{Checker, Known, broker};
 use crate::backends;
 use crate::config::{LayoutConfig, SourceConfig};
 use crate::connection::Connection;
-use crate::mistake::At;
+use crate::mistake::{At, Place};
 use crate::options::{GroupOptions, SourceOptions, TableOptions, WorkQueueOptions};
 
 /// Something to read from.
@@ -102,15 +102,13 @@ impl Checker<'_> {
                 Layout::Log(options)
             }
             LayoutConfig::Queue { options, .. } => {
-                // What one key says wrong is told by itself; here what only the whole tells.
-                if self.mistakes.is_empty()
-                    && let Err(rule) = backends::check_work_queue(&options)
-                {
-                    self.mistakes.note(place, format!("{whose}: {rule}"), "shorten the name of the queue");
-                }
+                self.whole(&whose, place, || backends::check_work_queue(&options));
                 Layout::Queue(options)
             }
-            LayoutConfig::Topics { options, .. } => Layout::Topic(options),
+            LayoutConfig::Topics { options, .. } => {
+                self.whole(&whose, place, || backends::check_group(&options));
+                Layout::Topic(options)
+            }
         };
         if let Some(other) = self.same_place(sources, &connection.name, &layout) {
             let what =
@@ -123,5 +121,14 @@ impl Checker<'_> {
             self.mistakes.note(place, what, help);
         }
         Some(SourcePlan { name: name.to_owned(), connection: connection.clone(), layout, reader: None })
+    }
+
+    /// What one key says wrong is told by itself; here what only the whole tells.
+    fn whole(&self, whose: &str, place: Place, check: impl Fn() -> Result<(), String>) {
+        if self.mistakes.is_empty()
+            && let Err(rule) = check()
+        {
+            self.mistakes.note(place, format!("{whose}: {rule}"), "see the reference of [sources.NAME]");
+        }
     }
 }
