@@ -11,7 +11,7 @@ use outbox::rabbitmq::{self, Exchange, ExchangeConfig, QueueConfig};
 use outbox::table::{Mapping, Reading};
 use outbox::template::Template;
 use outbox::{
-    Error, ErrorKind, Message, MessageId, Migration, Result, Sink, Source, mysql, postgres, sqlite,
+    Error, ErrorKind, Message, MessageId, Migration, Result, Sink, Source, Store, mysql, postgres, sqlite,
 };
 use tokio_util::sync::CancellationToken;
 
@@ -162,6 +162,17 @@ impl Log {
                 Err(Error::new(ErrorKind::Invalid, "a mapped table is written by its application"))
             }
         }
+    }
+
+    /// Where a publisher keeps what it cannot send; `pipe` is the one that delivers it.
+    pub fn store(&self, pipe: &PipePlan) -> Result<Arc<dyn Store>> {
+        let holds = reading(&pipe.options, "").holds;
+        Ok(match self {
+            Self::Postgres(outbox) => Arc::new(outbox.store(&pipe.name)),
+            Self::Sqlite(outbox) => Arc::new(outbox.store(&pipe.name)),
+            Self::PostgresTable(table) => table.store(holds)?,
+            Self::MySqlTable(table) => table.store(holds)?,
+        })
     }
 
     /// The cursors of a pipe, one per lane.

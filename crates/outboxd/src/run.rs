@@ -18,10 +18,11 @@ use crate::cli::args::RunArgs;
 use crate::mistake::did_you_mean;
 use crate::once::{self, Lane};
 use crate::plan::{PipePlan, Plan, SourcePlan, Target};
+use crate::publishers;
 use crate::trouble::{Exit, Trouble};
 
 /// How long a source that cannot be opened is left alone.
-const RECONNECT: Backoff = Backoff { first: Duration::from_secs(1), most: Duration::from_secs(30) };
+pub const RECONNECT: Backoff = Backoff { first: Duration::from_secs(1), most: Duration::from_secs(30) };
 
 /// How often what is old is removed, and how much at a time.
 const RETENTION_PAUSE: Duration = Duration::from_secs(600);
@@ -35,6 +36,12 @@ pub async fn run(plan: &Plan, args: &RunArgs) -> anyhow::Result<Exit> {
     // A pipe to a broker does not care whether somebody reads the output of another.
     let only_stdout = chosen.iter().all(|pipe| plan.sinks[&pipe.to].target == Target::Stdout);
     let unread = if only_stdout { stop.clone() } else { CancellationToken::new() };
+    // Before the sinks: what they measure must have somewhere to go.
+    let until = stop.child_token();
+    let serving = match &plan.http {
+        Some(http) if !args.once => Some(publishers::listen(plan, http, &until).await?),
+        _ => None,
+    };
     let mut worst = Exit::Ok;
     let mut sinks = BTreeMap::new();
     for name in chosen.iter().map(|pipe| &pipe.to).collect::<BTreeSet<_>>() {
@@ -70,6 +77,10 @@ pub async fn run(plan: &Plan, args: &RunArgs) -> anyhow::Result<Exit> {
         if worst == Exit::Ok {
             worst = exit;
         }
+    }
+    until.cancel();
+    if let Some(serving) = serving {
+        serving.ended().await;
     }
     tracing::info!("outboxd is down");
     Ok(worst)

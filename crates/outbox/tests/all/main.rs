@@ -22,9 +22,9 @@ mod mapped_inbox;
 mod memory;
 #[cfg(feature = "metrics")]
 mod meter;
-mod once;
 #[cfg(feature = "mysql")]
 mod mysql;
+mod once;
 mod pipe;
 #[cfg(feature = "postgres")]
 mod postgres;
