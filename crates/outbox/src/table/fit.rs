@@ -1,10 +1,10 @@
 //! Whether messages can be written into a mapped table so that they come out as they went in. Pure.
 
-use super::catalog::{Column, Layout, Type};
+use super::catalog::Layout;
 use super::mapping::Origin;
-use super::name::{Dialect, Field, Name};
 use crate::error::{Error, ErrorKind, Result};
 use crate::message::{Headers, Message};
+use crate::schema::{Column, Dialect, Field, Name, Type};
 
 impl Layout {
     /// What keeps a publisher from writing to the table by its mapping alone; nothing if it can.

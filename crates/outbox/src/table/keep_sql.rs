@@ -1,11 +1,11 @@
 //! The statements of a publisher that keeps its messages in a mapped table.
 
-use super::catalog::{Layout, Type};
+use super::catalog::Layout;
 use super::condition::{Assignment, Condition};
 use super::mapping::{ClaimBy, Origin};
-use super::name::{Dialect, Name};
 use super::sql::{Param, Sql, in_list, one};
 use crate::message::{Message, headers_to_json};
+use crate::schema::{Dialect, Name, Type};
 
 /// What is written into a column.
 enum Cell<'m> {
