@@ -15,6 +15,7 @@ mod first_steps;
 mod init_from;
 mod kafka;
 mod kills;
+mod life;
 mod mapped;
 mod mysql;
 mod presets;
