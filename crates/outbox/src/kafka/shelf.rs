@@ -136,24 +136,19 @@ impl Shelf {
     }
 
     /// The next message that may be handed out; one of a retry topic must be ready, and done with waiting.
-    pub(super) fn next(&mut self, now: Now, steps: &Steps) -> Option<Item> {
+    pub(super) fn first(&self, now: Now, steps: &Steps) -> Option<&Entry> {
         let (_, first) = self.ahead.first_key_value()?;
-        match first.is_ready(now) && !is_early(first, now, steps) {
-            true => self.pop(),
-            false => None,
-        }
+        (first.is_ready(now) && !is_early(first, now, steps)).then_some(first)
     }
 
     /// The next message that has been in its retry topic for long enough and has to wait on.
-    pub(super) fn next_early(&mut self, now: Now, steps: &Steps) -> Option<Item> {
+    pub(super) fn first_early(&self, now: Now, steps: &Steps) -> Option<&Entry> {
         let (_, first) = self.ahead.first_key_value()?;
-        match first.is_ready(now) && is_early(first, now, steps) {
-            true => self.pop(),
-            false => None,
-        }
+        (first.is_ready(now) && is_early(first, now, steps)).then_some(first)
     }
 
-    fn pop(&mut self) -> Option<Item> {
+    /// Hands out the next message.
+    pub(super) fn pop(&mut self) -> Option<Item> {
         let (_, entry) = self.ahead.pop_first()?;
         self.bytes = self.bytes.saturating_sub(entry.weight());
         let attempts = entry.message.attempts;
@@ -161,9 +156,13 @@ impl Shelf {
     }
 
     /// The next message that waited here and is due.
-    pub(super) fn next_kept(&mut self, now: Now) -> Option<Item> {
-        let (offset, _) = self.kept.iter().find(|(_, kept)| kept.due <= now.instant)?;
-        let Kept { entry, attempts, .. } = self.kept.remove(&{ *offset })?;
+    pub(super) fn first_kept(&self, now: Now) -> Option<&Entry> {
+        self.kept.values().find(|kept| kept.due <= now.instant).map(|kept| &*kept.entry)
+    }
+
+    /// Hands out a message that waited here.
+    pub(super) fn pop_kept(&mut self, offset: i64) -> Option<Item> {
+        let Kept { entry, attempts, .. } = self.kept.remove(&offset)?;
         Some(Item { entry, epoch: self.epoch, attempts, kept: true })
     }
 

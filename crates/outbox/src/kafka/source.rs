@@ -140,7 +140,7 @@ impl Group {
 
     /// Connects now, and looks whether all topics are there; those that may be made are.
     pub async fn check(&self) -> Result<()> {
-        let topics = Topics::new(&self.admin, &self.config, &self.catalog, &self.place)?;
+        let topics = Topics::new(&self.admin, &self.publisher, &self.config, &self.catalog, &self.place)?;
         *self.counts() = topics.establish().await?;
         Ok(())
     }

@@ -27,7 +27,7 @@ pub(super) struct Handed {
     pub(super) items: Vec<Item>,
     /// Whether an earlier message of its key waits; one flag per message.
     pub(super) held: Vec<bool>,
-    /// Whether these come from retry topics, or waited here.
+    /// Whether these were set aside, and are the first of their keys that are not done.
     pub(super) set_aside: bool,
 }
 
@@ -167,28 +167,30 @@ impl Stock {
 
     /// Hands out up to `limit` messages. New ones and those that were set aside take turns.
     pub(super) fn take(&mut self, limit: usize, now: Now) -> Option<Handed> {
-        let mut set_aside = !self.prefer_new;
-        let mut items = self.collect(set_aside, limit, now);
+        let collect = |this: &mut Self, old: bool| match old {
+            true => this.collect_old(limit, now),
+            false => (this.collect_new(limit, now), false),
+        };
+        let mut old = !self.prefer_new;
+        let (mut items, mut firsts) = collect(self, old);
         if items.is_empty() {
-            set_aside = !set_aside;
-            items = self.collect(set_aside, limit, now);
+            old = !old;
+            (items, firsts) = collect(self, old);
         }
-        self.prefer_new = set_aside && !items.is_empty();
+        self.prefer_new = old && !items.is_empty();
         if items.is_empty() {
             return None;
         }
         let held = items.iter().map(|item| self.is_held(&item.entry, now)).collect();
-        Some(self.hand_out(items, held, set_aside))
+        Some(self.hand_out(items, held, firsts))
     }
 
     /// Hands out messages that have been in their retry topic for long enough and have to wait on.
     pub(super) fn take_early(&mut self, limit: usize, now: Now) -> Option<Handed> {
         let mut items = Vec::new();
         for shelf in self.shelves.values_mut().filter(|shelf| !shelf.revoked) {
-            while items.len() < limit
-                && let Some(item) = shelf.next_early(now, &self.steps)
-            {
-                items.push(item);
+            while items.len() < limit && shelf.first_early(now, &self.steps).is_some() {
+                items.extend(shelf.pop());
             }
         }
         let held = vec![false; items.len()];
@@ -201,24 +203,47 @@ impl Stock {
         Handed { number: self.claims, items, held, set_aside }
     }
 
-    fn collect(&mut self, set_aside: bool, limit: usize, now: Now) -> Vec<Item> {
+    /// Messages of the topics themselves.
+    fn collect_new(&mut self, limit: usize, now: Now) -> Vec<Item> {
         let (mut items, mut bytes) = (Vec::new(), 0);
-        for place in self.in_turn() {
+        for place in self.in_turn().into_iter().filter(|place| place.step.is_none()) {
             let Some(shelf) = self.shelves.get_mut(&place).filter(|shelf| !shelf.revoked) else { continue };
             while items.len() < limit && bytes < CLAIM_BYTES {
-                let item = match (set_aside, place.step.is_some()) {
-                    (true, false) => shelf.next_kept(now),
-                    (true, true) => shelf.next_kept(now).or_else(|| shelf.next(now, &self.steps)),
-                    (false, false) => shelf.next(now, &self.steps),
-                    (false, true) => None,
-                };
-                let Some(item) = item else { break };
-                bytes += item.entry.weight();
-                items.push(item);
+                let Some(next) = shelf.first(now, &self.steps) else { break };
+                bytes += next.weight();
+                items.extend(shelf.pop());
                 self.last = Some(place);
             }
         }
         items
+    }
+
+    /// Messages that waited in retry topics, or here; and whether they are the first of their keys that are not done.
+    ///
+    /// Some follow one that is handed out already. They are handed out apart from the others: if it fails again, they
+    /// have to stay behind it.
+    fn collect_old(&mut self, limit: usize, now: Now) -> (Vec<Item>, bool) {
+        let (mut items, mut bytes, mut firsts) = (Vec::new(), 0, None);
+        for place in self.in_turn() {
+            let lane = self.lanes.get(&(place.topic, place.partition));
+            let Some(shelf) = self.shelves.get_mut(&place).filter(|shelf| !shelf.revoked) else { continue };
+            while items.len() < limit && bytes < CLAIM_BYTES {
+                let kept = shelf.first_kept(now);
+                let is_kept = kept.is_some();
+                let read = place.step.and_then(|_| shelf.first(now, &self.steps));
+                let Some(next) = kept.or(read) else { break };
+                let key = next.message.key.as_deref();
+                let follows = key.zip(lane).is_some_and(|(key, lane)| lane.follows(key, &next.message.id));
+                if *firsts.get_or_insert(!follows) == follows {
+                    break;
+                }
+                bytes += next.weight();
+                let offset = next.offset;
+                items.extend(if is_kept { shelf.pop_kept(offset) } else { shelf.pop() });
+                self.last = Some(place);
+            }
+        }
+        (items, firsts.unwrap_or(true))
     }
 
     /// The partitions, beginning after the one that came last.

@@ -160,6 +160,25 @@ fn a_record_of_a_retry_topic_comes_when_it_is_due_and_its_key_waits_for_it() {
     assert_eq!(stock.take(9, later).unwrap().held, [false], "the key is free");
 }
 
+/// They come back one by one: the second must not be taken for the first while the first is out.
+#[test]
+fn what_follows_a_message_that_is_handed_out_is_not_the_first_of_its_key() {
+    let (mut stock, now) = (stock(100), Now::get());
+    stock.assign(&all(1), Some(&BTreeMap::new()));
+    stock.push(entry(retry(0), 0, "k", STEP * 2, STEP), now);
+    let first = stock.take(9, now).unwrap();
+    stock.push(entry(retry(0), 1, "k", STEP * 2, STEP), now);
+    stock.push(entry(retry(0), 2, "o", STEP * 2, STEP), now);
+    let second = stock.take(9, now).unwrap();
+    assert_eq!((first.set_aside, second.set_aside), (true, false));
+    assert_eq!((offsets(&second), &*second.held), (vec![(0, 1)], &[false][..]));
+    let third = stock.take(9, now).unwrap();
+    assert_eq!((offsets(&third), third.set_aside), (vec![(0, 2)], true), "another key is not concerned");
+    settle(&mut stock, &first, &[End::Done]);
+    settle(&mut stock, &second, &[End::Back]);
+    assert!(stock.take(9, now).unwrap().set_aside, "now it is the first");
+}
+
 #[test]
 fn a_wait_that_is_longer_than_the_delay_goes_round() {
     let (mut stock, now) = (stock(100), Now::get());

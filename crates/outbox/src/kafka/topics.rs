@@ -1,7 +1,6 @@
 //! Sees to it that the topics of a group are there: those that are read must be, the others are made if told so.
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::Arc;
 use std::time::Duration;
 
 use rdkafka::admin::{
@@ -12,12 +11,12 @@ use rdkafka::error::RDKafkaErrorCode;
 use tokio::time::{Instant, sleep};
 
 use super::catalog::Catalog;
-use super::error::{code_of, fault, into_error, setup_words, words};
+use super::error::{Whose, code_of, fault, into_error, setup_words, words};
 use super::group_config::{GroupConfig, Topology};
-use super::session::Ear;
-use super::thread::on_thread;
+use super::publisher::Publisher;
+use super::session::{Ear, Found};
 use crate::error::{Error, ErrorKind, Result};
-use crate::sink::Cause;
+use crate::sink::{Cause, code};
 
 /// What the headers of a move may add to a record that just fitted into its topic.
 const SLACK: usize = 64 * 1024;
@@ -31,16 +30,11 @@ const LOOK: Duration = Duration::from_millis(50);
 /// How many partitions each topic has.
 pub(super) type Counts = HashMap<String, i32>;
 
-/// What is known of a topic that is there.
-#[derive(Debug, Clone, Copy)]
-struct Found {
-    partitions: i32,
-    replicas: i32,
-}
-
 /// Who asks, and of what.
 pub(super) struct Topics<'g> {
-    admin: Arc<AdminClient<Ear>>,
+    admin: AdminClient<Ear>,
+    /// Which also hears what is wrong with the way to the cluster.
+    publisher: &'g Publisher,
     config: &'g GroupConfig,
     catalog: &'g Catalog,
     /// The cluster, for every error.
@@ -50,6 +44,7 @@ pub(super) struct Topics<'g> {
 impl<'g> Topics<'g> {
     pub(super) fn new(
         settings: &ClientConfig,
+        publisher: &'g Publisher,
         config: &'g GroupConfig,
         catalog: &'g Catalog,
         place: &'g str,
@@ -60,7 +55,7 @@ impl<'g> Topics<'g> {
                 format!("the Kafka client cannot be set up: {}", setup_words(&error)),
             )
         })?;
-        Ok(Self { admin: Arc::new(admin), config, catalog, place })
+        Ok(Self { admin, publisher, config, catalog, place })
     }
 
     /// Looks for every topic, and makes those that may be made; tells how many partitions each has.
@@ -120,25 +115,13 @@ impl<'g> Topics<'g> {
 
     /// Asks for a topic; none if it is not there.
     async fn look(&self, name: &str) -> Result<Option<Found>> {
-        let (admin, topic, limit) = (Arc::clone(&self.admin), name.to_owned(), self.config.timeout);
-        let looked = on_thread(move || {
-            let metadata =
-                admin.inner().fetch_metadata(Some(&topic), limit).map_err(|error| code_of(&error))?;
-            let Some(found) = metadata.topics().iter().find(|found| found.name() == topic) else {
-                return Ok(None);
-            };
-            match found.error().map(RDKafkaErrorCode::from) {
-                Some(RDKafkaErrorCode::UnknownTopicOrPartition | RDKafkaErrorCode::UnknownTopic) => Ok(None),
-                Some(error) => Err(error),
-                None => {
-                    let replicas = found.partitions().first().map_or(1, |first| first.replicas().len());
-                    let count = |count: usize| i32::try_from(count).unwrap_or(i32::MAX);
-                    let partitions = count(found.partitions().len());
-                    Ok(Some(Found { partitions, replicas: count(replicas.max(1)) }))
-                }
+        self.publisher.find(name).await.map_err(|failed| match (failed.fault.whose, failed.fault.code) {
+            (Whose::Topic, code::FORBIDDEN) => {
+                let what = format!("topic '{name}' at {}: the user may not use it; grant it", self.place);
+                Error::new(ErrorKind::Denied, what)
             }
-        });
-        looked.await.unwrap_or(Err(RDKafkaErrorCode::Fail)).map_err(|error| self.failed(name, error))
+            _ => into_error(&failed.cause),
+        })
     }
 
     async fn create(&self, name: &str, like: Found, step: Option<Duration>, origin: &str) -> Result<()> {
@@ -205,18 +188,6 @@ impl<'g> Topics<'g> {
 
     fn wrong(&self, name: &str, what: &str) -> Error {
         Error::new(ErrorKind::Config, format!("topic '{name}' at {}: it {what}", self.place))
-    }
-
-    fn failed(&self, name: &str, error: RDKafkaErrorCode) -> Error {
-        let trouble = self.admin.inner().context().trouble();
-        let (error, said) = match (fault(error).whose, trouble) {
-            (super::error::Whose::Sink, Some((heard, reason))) => (heard, reason),
-            (_, _) if error == RDKafkaErrorCode::TopicAuthorizationFailed => {
-                (error, "the user may not read it, nor ask for it; grant it".to_owned())
-            }
-            (_, _) => (error, words(error)),
-        };
-        into_error(&Cause::new(fault(error).code, format!("topic '{name}' at {}: {said}", self.place)))
     }
 
     fn not_made(&self, name: &str, error: RDKafkaErrorCode) -> Error {

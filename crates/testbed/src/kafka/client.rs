@@ -27,8 +27,10 @@ pub struct Record {
     pub offset: i64,
     /// Its key.
     pub key: Option<Vec<u8>>,
-    /// Its value.
+    /// Its value; empty for a tombstone.
     pub payload: Vec<u8>,
+    /// Whether it has no value.
+    pub is_tombstone: bool,
     /// Its headers, in their order.
     pub headers: Vec<(String, Vec<u8>)>,
 }
@@ -91,7 +93,7 @@ impl Kafka {
     /// Writes records as they are, to the partition that each names; waits until they are written.
     pub async fn write(&self, topic: &str, records: Vec<Record>) -> Result<()> {
         let mut client = self.client();
-        client.set("acks", "all").set("linger.ms", "5");
+        client.set("acks", "all").set("linger.ms", "5").set("message.max.bytes", "100000000");
         let topic = topic.to_owned();
         blocking(move || {
             let producer: BaseProducer = client.create()?;
@@ -213,7 +215,8 @@ fn send(producer: &BaseProducer, topic: &str, records: &[Record]) -> Result<()> 
             headers = headers.insert(Header { key, value: Some(value) });
         }
         let mut next = BaseRecord::to(topic).partition(record.partition).headers(headers);
-        (next.key, next.payload) = (record.key.as_deref(), Some(&*record.payload));
+        next.key = record.key.as_deref();
+        next.payload = (!record.is_tombstone).then_some(&*record.payload);
         producer.send(next).map_err(|(error, _)| error)?;
     }
     Ok(())
@@ -230,6 +233,7 @@ fn record(message: &BorrowedMessage<'_>) -> Record {
         offset: message.offset(),
         key: message.key().map(<[u8]>::to_vec),
         payload: message.payload().unwrap_or_default().to_vec(),
+        is_tombstone: message.payload().is_none(),
         headers: headers.unwrap_or_default(),
     }
 }
