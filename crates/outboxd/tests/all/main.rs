@@ -19,6 +19,7 @@ mod mapped;
 mod mysql;
 mod presets;
 mod program;
+mod publisher;
 mod repair;
 mod secrets;
 mod servers;
