@@ -22,6 +22,7 @@ mod mysql;
 mod presets;
 mod program;
 mod queues;
+mod publisher;
 mod repair;
 mod secrets;
 mod servers;
