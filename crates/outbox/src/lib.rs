@@ -101,6 +101,8 @@ mod sink;
 #[cfg(feature = "smtp")]
 pub mod smtp;
 mod source;
+#[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite"))]
+pub mod sql;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
 mod stats;

@@ -15,9 +15,6 @@ use crate::trouble::{Exit, Trouble};
 /// How often to look.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// A broker cannot be asked what is left for us, so it is given some time to hand over what it has.
-const BROKER_QUIET: Duration = Duration::from_secs(3);
-
 /// One lane of a pipe that runs.
 pub struct Lane {
     /// The pipe.
@@ -44,7 +41,7 @@ pub async fn until_idle(
     stop: &CancellationToken,
 ) -> Exit {
     let polls = lanes.iter().map(|lane| lane.pipe.options.poll * 2).max().unwrap_or_default() + LOOK * 5;
-    let patience = if opened.log().is_some() { polls } else { polls.max(BROKER_QUIET) };
+    let patience = opened.quiet().map_or(polls, |quiet| polls.max(quiet));
     let mut claimed = 0;
     let mut quiet_since = Instant::now();
     loop {

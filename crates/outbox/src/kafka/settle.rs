@@ -10,6 +10,7 @@ use super::shelf::Now;
 use super::source::{Group, Token};
 use super::stock::End;
 use crate::error::{Error, ErrorKind, Result};
+use crate::failpoint;
 
 impl Group {
     /// All or nothing: what has been moved is not moved again if this has to be repeated, and an offset advances only
@@ -24,10 +25,12 @@ impl Group {
         self.until_ours(reader, token).await?;
         register(reader, token, steps, now);
         self.move_away(token, steps).await?;
+        failpoint::pass("moved");
         // Moving took its time.
         self.until_ours(reader, token).await?;
         let ends = ends(token, steps, now);
         let commits = reader.shared.stock().commits(&token.items, &ends);
+        failpoint::pass("acknowledging");
         if !commits.is_empty() {
             reader.commit(&commits).await.map_err(|error| self.failed("committing", error))?;
         }

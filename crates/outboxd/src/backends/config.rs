@@ -1,14 +1,16 @@
 //! What the options of the configuration mean to the library.
 
 use outbox::http::{EndpointConfig, Secret};
-use outbox::kafka::TopicConfig;
+use outbox::kafka::{self, GroupConfig, TopicConfig};
+use outbox::meter::{Meter, MeterConfig};
 use outbox::rabbitmq::{self, Binding, ExchangeConfig, QueueConfig, WorkQueueConfig};
+use outbox::smtp::MailConfig;
 use outbox::template::Template;
 use outbox::{InboxTable, Result};
 
 use crate::options::{
-    Argument, EndpointOptions, ExchangeKind, ExchangeOptions, InboxTableOptions, QueueKind, TemplateOptions,
-    TopicOptions, Topology, WorkQueueOptions,
+    Argument, EndpointOptions, ExchangeKind, ExchangeOptions, GroupOptions, InboxTableOptions, MailOptions,
+    MeterOptions, QueueKind, Start, TemplateOptions, TopicOptions, Topology, WorkQueueOptions,
 };
 
 /// What the options of an exchange mean to its sink.
@@ -72,6 +74,26 @@ pub fn work_queue_config(options: &WorkQueueOptions) -> WorkQueueConfig {
     config
 }
 
+/// What the options of topics mean to their source.
+pub fn group_config(options: &GroupOptions) -> GroupConfig {
+    let mut config = GroupConfig::new("", &options.group);
+    config.topics.clone_from(&options.topics);
+    config.retry.clone_from(&options.retry);
+    config.dead.clone_from(&options.dead);
+    config.topology = match options.topology {
+        Topology::Declare => kafka::Topology::Declare,
+        Topology::Check => kafka::Topology::Check,
+    };
+    config.start = match options.start {
+        Start::Beginning => outbox::Start::Beginning,
+        Start::Now => outbox::Start::Now,
+    };
+    config.picks = options.form.picks.clone();
+    config.max_payload = options.form.max_payload;
+    config.ca_file.clone_from(&options.ca_file);
+    config
+}
+
 /// What the options of an endpoint mean to its sink.
 pub fn endpoint_config(options: &EndpointOptions) -> Result<EndpointConfig> {
     let mut config = EndpointConfig::new(options.url.reveal());
@@ -83,6 +105,42 @@ pub fn endpoint_config(options: &EndpointOptions) -> Result<EndpointConfig> {
     config.plaintext = options.plaintext;
     config.ca_file.clone_from(&options.ca_file);
     Ok(config)
+}
+
+/// What the options of a letter mean to its sink; `plaintext` is what the connection says.
+pub fn mail_config(options: &MailOptions, plaintext: bool) -> Result<MailConfig> {
+    let templates =
+        |texts: &[String]| texts.iter().map(|text| Template::parse(text)).collect::<Result<Vec<_>>>();
+    let optional = |text: &Option<String>| text.as_deref().map(Template::parse).transpose();
+    let (from, subject) = (Template::parse(&options.from)?, Template::parse(&options.subject)?);
+    let mut config = MailConfig::new(from.clone(), from, subject);
+    config.to = templates(&options.to)?;
+    config.cc = templates(&options.cc)?;
+    config.reply_to = optional(&options.reply_to)?;
+    config.text = optional(&options.text)?;
+    config.html = optional(&options.html)?;
+    config.timeout = options.timeout;
+    config.plaintext = plaintext;
+    Ok(config)
+}
+
+/// What the options of figures mean to their sink. One that counts several types is several of one name.
+pub fn meter_config(options: &[MeterOptions]) -> Result<MeterConfig> {
+    let mut meters = Vec::new();
+    for options in options {
+        let mut meter = Meter::new(options.kind, &options.name);
+        meter.help.clone_from(&options.help);
+        meter.value = options.value.as_deref().map(Template::parse).transpose()?;
+        meter.labels = headers(&options.labels)?;
+        if options.types.is_empty() {
+            meters.push(meter.clone());
+        }
+        for types in &options.types {
+            meter.types = Some(types.clone());
+            meters.push(meter.clone());
+        }
+    }
+    Ok(MeterConfig::new(meters))
 }
 
 /// What the options of a table of handled ids mean to the inbox; `prune` says whether rows of it are removed.
@@ -138,6 +196,9 @@ mod tests {
         let queue =
             WorkQueueOptions { queue: "q".to_owned(), dead: "q.dlq".to_owned(), ..Default::default() };
         assert_eq!(work_queue_config(&queue), WorkQueueConfig::new("q"));
+        let group =
+            GroupOptions { topics: vec!["t".to_owned()], group: "g".to_owned(), ..Default::default() };
+        assert_eq!(group_config(&group), GroupConfig::new("t", "g"));
         let url = "https://x.example/";
         let ours = endpoint_config(&EndpointOptions::new(url)).expect("it is well formed");
         assert_eq!(ours, EndpointConfig::new(url));

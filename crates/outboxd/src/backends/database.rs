@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use outbox::{Error, ErrorKind, Inbox as _, Once, Result, Sink, postgres, sqlite};
-use sqlx::{PgPool, SqlitePool};
+use outbox::{Error, ErrorKind, Inbox as _, MessageId, Once, Result, Sink, mysql, postgres, sqlite};
+use sqlx::{MySqlPool, PgPool, SqlitePool};
 use tokio::sync::Mutex;
 
 use super::config::inbox_table;
@@ -19,6 +19,8 @@ pub enum Database {
     Postgres(PgPool),
     /// SQLite.
     Sqlite(SqlitePool),
+    /// MariaDB or MySQL.
+    MySql(MySqlPool),
 }
 
 impl Database {
@@ -28,7 +30,7 @@ impl Database {
         match connection.kind {
             Kind::Postgres => Ok(Self::Postgres(postgres::Outbox::connect(url).await?.pool().clone())),
             Kind::Sqlite => Ok(Self::Sqlite(sqlite::Outbox::connect(url).await?.pool().clone())),
-            Kind::MySql => Err(Error::new(ErrorKind::Config, "this outboxd has no inbox in MySQL yet")),
+            Kind::MySql => Ok(Self::MySql(mysql::connect(url).await?)),
             Kind::Amqp | Kind::Kafka | Kind::Smtp => {
                 Err(Error::new(ErrorKind::Config, "this is no connection to a database"))
             }
@@ -49,6 +51,7 @@ impl Database {
         match self {
             Self::Postgres(pool) => postgres::Outbox::new(pool.clone()).migrate().await,
             Self::Sqlite(pool) => sqlite::Outbox::new(pool.clone()).migrate().await,
+            Self::MySql(pool) => mysql::migrate(pool).await,
         }
     }
 }
@@ -80,6 +83,10 @@ impl Databases {
             (Database::Sqlite(pool), Some(table)) => {
                 Inbox::Sqlite(Arc::new(sqlite::Inbox::mapped(pool, table).await?))
             }
+            (Database::MySql(pool), None) => Inbox::MySql(Arc::new(mysql::Inbox::new(pool))),
+            (Database::MySql(pool), Some(table)) => {
+                Inbox::MySql(Arc::new(mysql::Inbox::mapped(pool, table).await?))
+            }
         })
     }
 }
@@ -90,6 +97,8 @@ pub enum Inbox {
     Postgres(Arc<postgres::Inbox>),
     /// In SQLite.
     Sqlite(Arc<sqlite::Inbox>),
+    /// In MariaDB or MySQL.
+    MySql(Arc<mysql::Inbox>),
 }
 
 impl Inbox {
@@ -98,6 +107,17 @@ impl Inbox {
         match self {
             Self::Postgres(inbox) => Arc::new(Once::new(inbox.clone(), consumer, sink)),
             Self::Sqlite(inbox) => Arc::new(Once::new(inbox.clone(), consumer, sink)),
+            Self::MySql(inbox) => Arc::new(Once::new(inbox.clone(), consumer, sink)),
+        }
+    }
+
+    /// Whether it can be asked, which needs its table.
+    pub async fn check(&self) -> Result<()> {
+        let id = MessageId::from("outboxd-doctor");
+        match self {
+            Self::Postgres(inbox) => inbox.known("outboxd-doctor", &[&id]).await.map(drop),
+            Self::Sqlite(inbox) => inbox.known("outboxd-doctor", &[&id]).await.map(drop),
+            Self::MySql(inbox) => inbox.known("outboxd-doctor", &[&id]).await.map(drop),
         }
     }
 
@@ -106,6 +126,7 @@ impl Inbox {
         match self {
             Self::Postgres(inbox) => inbox.prune(window, step).await,
             Self::Sqlite(inbox) => inbox.prune(window, step).await,
+            Self::MySql(inbox) => inbox.prune(window, step).await,
         }
     }
 }

@@ -9,15 +9,28 @@ mod sink;
 mod source;
 
 use outbox::template::Template;
-use outbox::{Migration, postgres, sqlite};
+use outbox::{Migration, mysql, postgres, sqlite};
 
 use crate::cli::args::Database as Kind;
-use crate::options::{EndpointOptions, ExchangeOptions, GroupOptions, InboxTableOptions, WorkQueueOptions};
+use crate::options::{
+    EndpointOptions, ExchangeOptions, GroupOptions, InboxTableOptions, MailOptions, MeterOptions,
+    WorkQueueOptions,
+};
 
-pub use config::{exchange_config, topic_config, work_queue_config};
+pub use config::{
+    endpoint_config, exchange_config, group_config, mail_config, topic_config, work_queue_config,
+};
 pub use database::{Database, Databases, Inbox};
-pub use sink::{REBUILD, Sinks};
+pub use sink::Sinks;
 pub use source::{Log, Opened, reading};
+
+/// What a program without Kafka says of what needs it.
+#[cfg(not(feature = "kafka"))]
+pub const WITHOUT_KAFKA: &str = "this outboxd was built without Kafka";
+
+/// What to do about a program that lacks what a source or a sink needs.
+pub const REBUILD: Option<&str> =
+    if cfg!(feature = "kafka") { None } else { Some("build it with --features kafka") };
 
 /// What to do about a template.
 pub const TEMPLATE_HELP: &str = "write text with {type}, {type.dotted}, {key}, {id}, {time.unix}, {correlation_id}, {header.NAME} or {payload.PATH} in it";
@@ -55,6 +68,22 @@ pub fn check_work_queue(options: &WorkQueueOptions) -> Result<(), String> {
     work_queue_config(options).check().map_err(|error| error.chain())
 }
 
+/// Whether Kafka can have it so.
+pub fn check_group(options: &GroupOptions) -> Result<(), String> {
+    group_config(options).check().map_err(|error| error.chain())
+}
+
+/// Whether a letter can be made so.
+pub fn check_mail(options: &MailOptions) -> Result<(), String> {
+    config::mail_config(options, false).and_then(|config| config.check()).map_err(|error| error.chain())
+}
+
+/// Whether a figure can be kept so.
+pub fn check_meter(options: &MeterOptions) -> Result<(), String> {
+    let config = config::meter_config(std::slice::from_ref(options));
+    config.and_then(|config| config.check()).map_err(|error| error.chain())
+}
+
 /// Whether a table can be an inbox, as far as its names tell.
 pub fn check_inbox_table(options: &InboxTableOptions, prune: bool) -> Result<(), String> {
     config::inbox_table(options, prune).map(drop).map_err(|error| error.chain())
@@ -65,6 +94,7 @@ pub fn migrations(database: Kind) -> &'static [Migration] {
     match database {
         Kind::Postgres => postgres::migrations(),
         Kind::Sqlite => sqlite::migrations(),
+        Kind::Mysql => mysql::migrations(),
     }
 }
 
@@ -73,5 +103,6 @@ pub fn script(database: Kind) -> String {
     match database {
         Kind::Postgres => postgres::script(),
         Kind::Sqlite => sqlite::script(),
+        Kind::Mysql => mysql::script(),
     }
 }

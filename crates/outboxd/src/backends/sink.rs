@@ -8,12 +8,14 @@ use async_trait::async_trait;
 use futures_util::future::{BoxFuture, FutureExt as _};
 use outbox::http::Endpoint;
 use outbox::lines::Lines;
+use outbox::meter::Meters;
 use outbox::rabbitmq::Exchange;
+use outbox::smtp::Mailer;
 use outbox::{Cause, Error, ErrorKind, Message, Outcome, Result, Sink, code};
 use tokio::sync::OnceCell;
 use tokio_util::sync::CancellationToken;
 
-use super::config::{endpoint_config, exchange_config, topic_config};
+use super::config::{endpoint_config, exchange_config, mail_config, meter_config, topic_config};
 use super::database::Databases;
 use crate::connection::Connection;
 use crate::options::TopicOptions;
@@ -43,7 +45,12 @@ impl Sinks {
             }
             Target::Topic(connection, options) => topic(connection, options)?,
             Target::Http(options) => Arc::new(Endpoint::new(endpoint_config(options)?)?),
-            Target::Mail(..) | Target::Metrics(_) | Target::Sql(..) | Target::ErrorLog(..) => {
+            Target::Mail(connection, options) => {
+                let config = mail_config(options, connection.plaintext)?;
+                Arc::new(Mailer::new(connection.url.reveal(), config)?)
+            }
+            Target::Metrics(meters) => Arc::new(Meters::new(meter_config(meters)?)?),
+            Target::Sql(..) | Target::ErrorLog(..) => {
                 return Err(Error::new(ErrorKind::Config, "this outboxd cannot run such a sink yet"));
             }
         };
@@ -103,12 +110,8 @@ fn topic(connection: &Connection, options: &TopicOptions) -> Result<Arc<dyn Sink
 #[cfg(not(feature = "kafka"))]
 fn topic(_: &Connection, options: &TopicOptions) -> Result<Arc<dyn Sink>> {
     topic_config(options)?.check()?;
-    Err(Error::new(ErrorKind::Config, "this outboxd was built without Kafka"))
+    Err(Error::new(ErrorKind::Config, super::WITHOUT_KAFKA))
 }
-
-/// What to do about a program that lacks what a sink needs.
-pub const REBUILD: Option<&str> =
-    if cfg!(feature = "kafka") { None } else { Some("build it with --features kafka") };
 
 /// Standard output, which tells when its reader has gone (`| head`).
 struct Stdout {

@@ -1,6 +1,7 @@
 //! What is read: outboxes in databases, queues and topics on brokers.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use outbox::admin::Admin;
 use outbox::policy::{OnDead, Order};
@@ -20,6 +21,9 @@ pub enum Opened {
     Log(Log),
     /// A queue, which connects when it is first asked for a message.
     Queue(Arc<WorkQueue>),
+    /// Topics, the same.
+    #[cfg(feature = "kafka")]
+    Topic(Arc<outbox::kafka::Group>),
 }
 
 impl Opened {
@@ -31,9 +35,13 @@ impl Opened {
                 let url = source.connection.url.reveal();
                 Ok(Self::Queue(Arc::new(WorkQueue::new(url, work_queue_config(options))?)))
             }
-            Layout::Topic(_) => {
-                Err(Error::new(ErrorKind::Config, "this outboxd cannot read topics of Kafka yet"))
+            #[cfg(feature = "kafka")]
+            Layout::Topic(options) => {
+                let (url, config) = (source.connection.url.reveal(), super::config::group_config(options));
+                Ok(Self::Topic(Arc::new(outbox::kafka::Group::new(url, config)?)))
             }
+            #[cfg(not(feature = "kafka"))]
+            Layout::Topic(_) => Err(Error::new(ErrorKind::Config, super::WITHOUT_KAFKA)),
         }
     }
 
@@ -42,6 +50,8 @@ impl Opened {
         match self {
             Self::Log(log) => log.cursors(pipe, owner),
             Self::Queue(queue) => vec![queue.clone()],
+            #[cfg(feature = "kafka")]
+            Self::Topic(group) => vec![group.clone()],
         }
     }
 
@@ -49,7 +59,7 @@ impl Opened {
     pub fn log(&self) -> Option<&Log> {
         match self {
             Self::Log(log) => Some(log),
-            Self::Queue(_) => None,
+            _ => None,
         }
     }
 
@@ -58,6 +68,20 @@ impl Opened {
         match self {
             Self::Log(log) => log.admin().status().await.map(drop),
             Self::Queue(queue) => queue.check().await,
+            #[cfg(feature = "kafka")]
+            Self::Topic(group) => group.check().await,
+        }
+    }
+
+    /// A broker cannot be asked what is left for us: after so long without a message there is nothing, most likely.
+    /// None if the source can be asked.
+    pub fn quiet(&self) -> Option<Duration> {
+        match self {
+            Self::Log(_) => None,
+            Self::Queue(_) => Some(Duration::from_secs(3)),
+            // A new member gets its partitions only after a while.
+            #[cfg(feature = "kafka")]
+            Self::Topic(_) => Some(Duration::from_secs(10)),
         }
     }
 }
