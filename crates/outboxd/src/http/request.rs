@@ -6,7 +6,7 @@ use axum::http::{HeaderMap, StatusCode, header as http};
 use bytes::Bytes;
 use outbox::{Message, cloudevents, header};
 use percent_encoding::percent_decode_str;
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
 use super::answer::Refusal;
@@ -35,11 +35,17 @@ const CARRIED: [&str; 6] = [
 struct Given {
     r#type: Option<String>,
     key: Option<String>,
+    #[serde(default, deserialize_with = "as_written")]
     payload: Option<Box<RawValue>>,
     #[serde(default)]
     headers: BTreeMap<String, String>,
     id: Option<String>,
     content_type: Option<String>,
+}
+
+/// Also null: a payload can be that.
+fn as_written<'de, D: Deserializer<'de>>(value: D) -> Result<Option<Box<RawValue>>, D::Error> {
+    Box::<RawValue>::deserialize(value).map(Some)
 }
 
 /// Reads a message; what is wrong is told in one line.
@@ -89,6 +95,12 @@ fn idempotency_key(headers: &HeaderMap) -> Result<Option<String>, Refusal> {
 
 fn json(headers: &HeaderMap, body: &[u8]) -> Result<Message, Refusal> {
     let help = "write {\"type\": \"order.created\", \"key\": \"order-1\", \"payload\": {…}}";
+    // A list would be read as the members in their order.
+    match body.trim_ascii_start().first() {
+        Some(b'{') => {}
+        Some(_) => return Err(Refusal::bad("the body is no JSON object", help)),
+        None => return Err(Refusal::bad("the body is empty", help)),
+    }
     let given: Given = serde_json::from_slice(body)
         .map_err(|error| Refusal::bad(format!("the body cannot be read: {error}"), help))?;
     let missing = |what: &str| Refusal::bad(format!("the body has no '{what}'"), help);
@@ -250,9 +262,9 @@ mod tests {
     fn what_is_no_message_is_told_in_one_line() {
         let ce = ("ce-type", "a");
         for (headers, body, status, told) in [
-            (vec![JSON], "", 400, "the body cannot be read: EOF while parsing a value at line 1 column 0"),
+            (vec![JSON], " ", 400, "the body is empty"),
             (vec![JSON], "{\"type\": \"a\",", 400, "the body cannot be read: EOF"),
-            (vec![JSON], "[1]", 400, "the body cannot be read: invalid length"),
+            (vec![JSON], "[1]", 400, "the body is no JSON object"),
             (vec![JSON], "{\"payload\": 1}", 400, "the body has no 'type'"),
             (vec![JSON], "{\"type\": \"a\"}", 400, "the body has no 'payload'"),
             (
