@@ -49,7 +49,7 @@
 //! | `postgres` | the same in PostgreSQL, and tables that exist already |
 //! | `mysql` | tables that exist already, in MariaDB and MySQL |
 //! | `rabbitmq` | the sink to an exchange |
-//! | `kafka` | the sink to a topic; it builds librdkafka, which needs make, a C++ compiler, OpenSSL and zlib |
+//! | `kafka` | the sink to a topic, and topics read by a consumer group; it builds librdkafka, which needs make, a C++ compiler, OpenSSL and zlib |
 //! | `conformance` | the suites that check a backend against the clauses |
 //! | `failpoints` | named steps at which a test kills the process, see [`failpoint`] |
 //!
