@@ -76,6 +76,7 @@ mod finding;
 pub mod http;
 mod inbox;
 pub mod kafka;
+pub mod letters;
 pub mod lines;
 mod lineup;
 pub mod memory;
@@ -101,6 +102,8 @@ mod sink;
 #[cfg(feature = "smtp")]
 pub mod smtp;
 mod source;
+#[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite"))]
+pub mod sql;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
 mod stats;

@@ -31,6 +31,12 @@ impl Path {
         Ok(Self { steps })
     }
 
+    /// A path of these steps, whatever is in them.
+    #[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite"))]
+    pub(crate) fn of(steps: Vec<String>) -> Self {
+        Self { steps }
+    }
+
     /// The value at the end of the path, if it leads anywhere.
     pub fn find<'v>(&self, value: &'v Value) -> Option<&'v Value> {
         self.steps.iter().try_fold(value, |value, step| match value {

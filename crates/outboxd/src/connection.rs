@@ -5,6 +5,7 @@ use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
 use outbox::kafka::Brokers;
+use outbox::smtp::Relay;
 use percent_encoding::{AsciiSet, CONTROLS, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 use url::{Host, Url};
 
@@ -115,6 +116,11 @@ impl Connection {
             }
             Kind::Kafka => kafka_url(url, password, plaintext)?,
         };
+        if kind == Kind::Smtp
+            && let Err(error) = Relay::parse(&url)
+        {
+            return rule(error.to_string(), "set 'password_file', or write smtps://user:password@host");
+        }
         Ok(Self { name: name.to_owned(), kind, url: SecretUrl::new(url), plaintext })
     }
 

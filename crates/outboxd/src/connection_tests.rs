@@ -22,7 +22,7 @@ fn the_scheme_decides_the_kind() {
     assert!(broken("postgers://localhost/a").contains("did you mean 'postgres'?"));
     assert!(broken("mongodb://localhost").contains("unknown; known are sqlite:, postgres:"));
     assert_eq!(parse("kafka+ssl://one.example,two.example:9093", false).expect("valid").kind, Kind::Kafka);
-    assert_eq!(parse("smtps://post@mail.example:465", false).expect("valid").kind, Kind::Smtp);
+    assert_eq!(parse("smtps://post:x@mail.example:465", false).expect("valid").kind, Kind::Smtp);
     assert!(broken("nats://localhost").contains("not supported yet"));
     assert!(broken("shop").contains("has no scheme"));
 }
@@ -112,4 +112,19 @@ fn a_password_from_a_file_is_encoded_and_never_shown() {
     assert!(parse("postgres://app:x@localhost/a").is_err());
     assert!(parse("postgres://localhost/a").is_err());
     assert!(parse("sqlite:a.db").is_err());
+}
+
+#[test]
+fn a_mail_server_is_checked_like_any_other_url() {
+    for url in ["smtp://localhost", "smtps://mail.example", "smtp://u:p@mail.example:587"] {
+        assert_eq!(parse(url, false).expect(url).kind, Kind::Smtp);
+    }
+    assert!(broken("smtps://app@mail.example").contains("user and password belong together"));
+    assert!(broken("smtps://mail.example/inbox").contains("nothing may stand after the host"));
+    let secret = Secret::new("p@ss/canary");
+    let connection =
+        Connection::parse("post", "smtps://app@mail.example", Some(&secret), false, Path::new("/"));
+    let connection = connection.expect("valid");
+    assert_eq!(connection.url.reveal(), "smtps://app:p%40ss%2Fcanary@mail.example");
+    assert!(!format!("{connection} {connection:?}").contains("canary"));
 }

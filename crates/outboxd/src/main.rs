@@ -33,7 +33,7 @@ use outbox::admin::Repair;
 use cli::args::{Cli, ConfigVerb, Verb};
 use cli::output::Output;
 use options::LogOptions;
-use plan::{Checked, Plan};
+use plan::Checked;
 use trouble::{Exit, report};
 
 fn main() -> ExitCode {
@@ -56,15 +56,16 @@ fn main() -> ExitCode {
 
 async fn run_verb(cli: Cli, output: &mut Output) -> anyhow::Result<ExitCode> {
     let (global, file) = (&cli.global, cli.global.config.as_path());
-    let load = || -> anyhow::Result<Plan> {
-        let plan = cli::load(file)?;
-        logging::start(logging::for_verbs(plan.log.format), global);
-        Ok(plan)
+    let check = || -> anyhow::Result<Checked> {
+        let checked = cli::check(file)?;
+        logging::start(logging::for_verbs(checked.plan.log.format), global);
+        Ok(checked)
     };
+    let load = || check().map(|checked| checked.plan);
     let exit = match cli.verb {
         Verb::Init(args) => cli::init(&args, file, output).await?,
         Verb::Validate => cli::validate(file, output)?,
-        Verb::Doctor(args) => doctor::doctor(&args, &load()?, output).await?,
+        Verb::Doctor(args) => doctor::doctor(&args, &check()?, output).await?,
         Verb::Config { verb: ConfigVerb::Show } => cli::show_config(&load()?, output)?,
         Verb::Completions { shell } => {
             let mut script = Vec::new();

@@ -8,7 +8,7 @@ use outbox::admin::CursorStatus;
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
-use crate::backends::Log;
+use crate::backends::Opened;
 use crate::plan::{PipePlan, SourcePlan};
 use crate::trouble::{Exit, Trouble};
 
@@ -30,11 +30,18 @@ pub struct Lane {
 /// Ends when every pipe of a source has found nothing more, or its sink cannot be reached.
 ///
 /// A pipe that claims nothing during two of its own polls, with nothing in flight, has nothing that is due;
-/// unless its source does not answer or another relay owns the cursor. So the source is asked at the end.
+/// unless its source does not answer or another relay owns the cursor. So the source is asked at the end. A broker can
+/// only be asked whether it is there; what waits in its retry queues is left for later.
 /// A pipe whose sink is out of reach is not waited for, and does not keep the others from finishing; nor does
 /// one that has ended, which was told when it did.
-pub async fn until_idle(source: &SourcePlan, log: &Log, lanes: &[Lane], stop: &CancellationToken) -> Exit {
-    let patience = lanes.iter().map(|lane| lane.pipe.options.poll * 2).max().unwrap_or_default() + LOOK * 5;
+pub async fn until_idle(
+    source: &SourcePlan,
+    opened: &Opened,
+    lanes: &[Lane],
+    stop: &CancellationToken,
+) -> Exit {
+    let polls = lanes.iter().map(|lane| lane.pipe.options.poll * 2).max().unwrap_or_default() + LOOK * 5;
+    let patience = opened.quiet().map_or(polls, |quiet| polls.max(quiet));
     let mut claimed = 0;
     let mut quiet_since = Instant::now();
     loop {
@@ -54,7 +61,7 @@ pub async fn until_idle(source: &SourcePlan, log: &Log, lanes: &[Lane], stop: &C
         if quiet_since.elapsed() < patience && !open.is_empty() {
             continue;
         }
-        match is_pending(log, &open, &ended).await {
+        match is_pending(opened, &open, &ended).await {
             Ok(false) => return leave(&shut),
             // Somebody else is at it, or more has come: look again.
             Ok(true) => quiet_since = Instant::now(),
@@ -67,13 +74,14 @@ pub async fn until_idle(source: &SourcePlan, log: &Log, lanes: &[Lane], stop: &C
     }
 }
 
-async fn is_pending(log: &Log, open: &[&Lane], ended: &[&Lane]) -> outbox::Result<bool> {
+async fn is_pending(opened: &Opened, open: &[&Lane], ended: &[&Lane]) -> outbox::Result<bool> {
     let is_of = |lane: &Lane, cursor: &CursorStatus| lane.pipe.name == cursor.cursor;
     let is_meant = |cursor: &CursorStatus| {
         // By name and not by number: somebody else may have split the log into more lanes than we have.
         open.iter().any(|lane| is_of(lane, cursor))
             && !ended.iter().any(|lane| is_of(lane, cursor) && lane.lane == cursor.lane)
     };
+    let Some(log) = opened.log() else { return opened.check().await.map(|()| false) };
     let cursors = log.admin().status().await?;
     Ok(cursors.iter().any(|cursor| is_meant(cursor) && cursor.pending > 0))
 }

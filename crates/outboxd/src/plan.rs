@@ -2,6 +2,7 @@
 //! contradictory. Whoever holds a [`Plan`] need not check again.
 
 mod broker;
+mod handler;
 mod inbox;
 mod pipe;
 mod server;
@@ -19,7 +20,7 @@ use url::Url;
 use crate::config::{Config, ConnectionConfig};
 use crate::connection::Connection;
 use crate::mistake::{At, Invalid, Mistake, Mistakes, Place, did_you_mean};
-use crate::options::{LogOptions, PipeOptions};
+use crate::options::{ErrorLogOptions, LogOptions, PipeOptions};
 use crate::reader::{Reader, Section};
 use crate::secret::mask;
 
@@ -115,6 +116,21 @@ impl Plan {
             Err(mistakes.into_invalid(file, text))
         };
         (checked, keys)
+    }
+
+    /// The databases with tables of ours, besides the logs: of inboxes, of errors, of the audit if it was chosen.
+    pub fn tables_of_ours(&self) -> Vec<&Connection> {
+        let inboxes = self.sinks.values().filter_map(|sink| {
+            let inbox = sink.inbox.as_ref()?;
+            inbox.table.is_none().then_some(&inbox.connection)
+        });
+        let errors = self.sinks.values().filter_map(|sink| match &sink.target {
+            Target::ErrorLog(connection, ErrorLogOptions::Ours) => Some(connection),
+            _ => None,
+        });
+        let audit = self.audit.iter().filter(|audit| audit.chosen).map(|audit| &audit.connection);
+        let all = inboxes.chain(errors).chain(audit).map(|connection| (&connection.name, connection));
+        all.collect::<BTreeMap<_, _>>().into_values().collect()
     }
 
     /// The pipes that read from a source.

@@ -6,9 +6,8 @@ use std::sync::Arc;
 use outbox::{Publisher, Sink};
 use tokio_util::sync::CancellationToken;
 
-use crate::backends::{self, Log};
+use crate::backends::{Log, Sinks};
 use crate::http::{Figures, HttpOptions, Serving, Slot, serve};
-use crate::options::Figure;
 use crate::plan::{HttpPlan, PipePlan, Plan, PublisherPlan, SourcePlan, Target};
 use crate::run::RECONNECT;
 use crate::trouble::{Exit, Trouble};
@@ -36,26 +35,21 @@ fn buckets(plan: &Plan) -> impl Iterator<Item = (&str, &[f64])> {
         Target::Metrics(meters) => Some(meters),
         _ => None,
     });
-    meters.flatten().filter_map(|meter| match &meter.figure {
-        Figure::Histogram { buckets, .. } if !buckets.is_empty() => {
-            Some((meter.name.as_str(), buckets.as_slice()))
-        }
-        _ => None,
-    })
+    let own = meters.flatten().filter(|meter| !meter.buckets.is_empty());
+    own.map(|meter| (meter.name.as_str(), meter.buckets.as_slice()))
 }
 
 /// Opens a publisher in the background: its store may be out of reach for now.
 fn open(plan: &Plan, publisher: &PublisherPlan, slot: Slot, stop: &CancellationToken) {
     let (sink, source) = (&plan.sinks[&publisher.to], plan.sources[&publisher.keep].clone());
     let Some(pipe) = delivers(plan, publisher).cloned() else { return };
-    let opened = match backends::sink(sink, &CancellationToken::new()) {
-        Ok(opened) => opened,
-        Err(error) => {
-            let trouble = Trouble::at_sink("the publisher does not work: cannot use the sink", sink, &error);
-            tracing::error!(publisher = publisher.name, "{trouble}; {}", trouble.help());
-            return drop(slot.set(Err(trouble.to_string())));
-        }
-    };
+    let mut sinks = Sinks::new(Arc::default());
+    if let Err(error) = sinks.prepare(sink, &CancellationToken::new()) {
+        let trouble = Trouble::at_sink("the publisher does not work: cannot use the sink", sink, &error);
+        tracing::error!(publisher = publisher.name, "{trouble}; {}", trouble.help());
+        return drop(slot.set(Err(trouble.to_string())));
+    }
+    let Some(opened) = sinks.of_pipe(sink, &publisher.name) else { return };
     let opening = fill(publisher.clone(), opened, source, pipe, slot);
     tokio::spawn(stop.clone().run_until_cancelled_owned(opening));
 }

@@ -7,8 +7,9 @@ use outbox::ErrorKind;
 
 use crate::backends::REBUILD;
 use crate::cli::output::Output;
+use crate::connection::Connection;
 use crate::mistake::Invalid;
-use crate::plan::{SinkPlan, SourcePlan, Target};
+use crate::plan::{Layout, SinkPlan, SourcePlan, Target};
 
 /// How the program ends. The list in `--help` is [`crate::cli::args::EXIT_CODES`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -66,8 +67,21 @@ impl Trouble {
 
     /// Something failed at a source.
     pub fn at_source(doing: &str, source: &SourcePlan, error: &outbox::Error) -> Self {
+        let trouble =
+            Self::at(doing, &format!("source '{}' at {}", source.name, source.connection.url), error);
+        match (&source.layout, REBUILD) {
+            (Layout::Topic(_), Some(rebuild)) => Self { help: rebuild.to_owned(), ..trouble },
+            _ => trouble,
+        }
+    }
+
+    /// Something failed at a database that is no source.
+    pub fn at_database(doing: &str, connection: &Connection, error: &outbox::Error) -> Self {
+        Self::at(doing, &format!("connection '{}' at {}", connection.name, connection.url), error)
+    }
+
+    fn at(doing: &str, place: &str, error: &outbox::Error) -> Self {
         let exit = if is_out_of_reach(error.kind()) { Exit::Source } else { Exit::Failed };
-        let place = format!("source '{}' at {}", source.name, source.connection.url);
         // A pipe tries again by itself, a verb does not.
         let help = error.advice().replace("it is tried again by itself", "try again later");
         let help = help.replace("work resumes by itself", "then try again");
@@ -78,7 +92,8 @@ impl Trouble {
     pub fn at_sink(doing: &str, sink: &SinkPlan, error: &outbox::Error) -> Self {
         let place = match (&sink.target, sink.target.connection()) {
             (_, Some(connection)) => format!("sink '{}' at {}", sink.name, connection.url),
-            (Target::Http(options), _) => format!("sink '{}' at {}", sink.name, options.url),
+            // Its URL may hold a secret in any part.
+            (Target::Http(_), _) => format!("sink '{}', an endpoint", sink.name),
             (Target::File(path), _) => format!("sink '{}', {}", sink.name, path.display()),
             (Target::Metrics(_), _) => format!("sink '{}', metrics", sink.name),
             _ => format!("sink '{}', standard output", sink.name),

@@ -62,6 +62,14 @@ impl Held {
         }
     }
 
+    /// Whether an earlier message of its key has come back and is not done. What has waited and follows it must not be
+    /// claimed as the first of its key, unless it is in the same claim: the other may yet fail.
+    #[cfg(feature = "kafka")]
+    pub(crate) fn follows(&self, key: &str, id: &MessageId) -> bool {
+        let Some(line) = self.keys.get(key) else { return false };
+        line.waiting.iter().take_while(|other| other.id != *id).any(|other| other.away.is_none())
+    }
+
     /// A message is in a retry queue for `step`.
     pub(crate) fn moved(&mut self, key: &str, id: &MessageId, step: Duration, now: Instant) {
         if self.keys.len() >= self.sweep_at.max(FEW) {
@@ -89,11 +97,21 @@ impl Held {
     }
 
     /// A message that had come back was put back untried: until it comes again it is away.
+    #[cfg(feature = "kafka")]
     pub(crate) fn released(&mut self, key: &str, id: &MessageId, now: Instant) {
         let line = self.keys.get_mut(key);
         if let Some(waiting) = line.and_then(|line| line.waiting.iter_mut().find(|other| other.id == *id)) {
             waiting.away = Some(now);
         }
+    }
+
+    /// What was here has gone back to the broker, which hands it out anew in its order, to us or to another.
+    #[cfg(feature = "rabbitmq")]
+    pub(crate) fn lose(&mut self) {
+        self.keys.retain(|_, line| {
+            line.waiting.retain(|other| other.away.is_some());
+            !line.waiting.is_empty()
+        });
     }
 
     /// A message is done with, one way or the other.
@@ -165,6 +183,19 @@ mod tests {
         assert_eq!(held.came("k", &id("2"), now), Came::Held);
         assert_eq!(held.came("k", &id("1"), now), Came::Back);
         assert_eq!(held.came("k", &id("2"), now), Came::New);
+    }
+
+    #[test]
+    #[cfg(feature = "kafka")]
+    fn what_follows_one_that_is_here_is_not_the_first() {
+        let (mut held, now) = (Held::default(), Instant::now());
+        held.moved("k", &id("1"), STEP, now);
+        held.moved("k", &id("2"), STEP, now);
+        assert!(!held.follows("k", &id("2")), "the first is away, so this is held");
+        held.came("k", &id("1"), now);
+        assert!(held.follows("k", &id("2")) && !held.follows("k", &id("1")) && !held.follows("o", &id("2")));
+        held.gone("k", &id("1"));
+        assert!(!held.follows("k", &id("2")));
     }
 
     #[test]

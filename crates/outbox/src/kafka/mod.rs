@@ -4,7 +4,7 @@
 //! `publisher.rs` decides what became of every record, `batch.rs` collects the reports of one call, `session.rs` keeps
 //! the producer.
 //!
-//! The source: `source.rs` claims and settles; `reader.rs` polls and follows the rebalances; `stock.rs` is what was read
+//! The source: `source.rs` claims, `settle.rs` settles, `begin.rs` is for a group that begins now; `reader.rs` polls and follows the rebalances; `stock.rs` is what was read
 //! ahead, partition by partition (`shelf.rs`), with the offsets that may be committed (`offsets.rs`); `moves.rs` decides
 //! what goes to which retry or dead-letter topic; `topics.rs` makes those or looks for them; `record.rs` reads a record.
 //!
@@ -15,6 +15,8 @@
 
 #[cfg(feature = "kafka")]
 mod batch;
+#[cfg(feature = "kafka")]
+mod begin;
 mod brokers;
 #[cfg(feature = "kafka")]
 mod catalog;
@@ -25,9 +27,13 @@ mod envelope;
 mod error;
 mod group_config;
 #[cfg(feature = "kafka")]
+mod moves;
+#[cfg(feature = "kafka")]
 mod offsets;
 #[cfg(feature = "kafka")]
 mod publisher;
+#[cfg(feature = "kafka")]
+mod reader;
 #[cfg(feature = "kafka")]
 mod record;
 #[cfg(feature = "kafka")]
@@ -35,10 +41,24 @@ mod session;
 #[cfg(feature = "kafka")]
 mod settings;
 #[cfg(feature = "kafka")]
+mod settle;
+#[cfg(feature = "kafka")]
+mod shelf;
+#[cfg(feature = "kafka")]
 mod sink;
+#[cfg(feature = "kafka")]
+mod source;
+#[cfg(feature = "kafka")]
+mod stock;
+#[cfg(feature = "kafka")]
+mod thread;
+#[cfg(feature = "kafka")]
+mod topics;
 
 pub use brokers::{Brokers, Login, Mechanism};
 pub use config::{Compression, TopicConfig, check_topic_name};
 pub use group_config::{GroupConfig, Topology};
 #[cfg(feature = "kafka")]
 pub use sink::Topic;
+#[cfg(feature = "kafka")]
+pub use source::Group;

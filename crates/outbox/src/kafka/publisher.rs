@@ -13,7 +13,7 @@ use tokio::time::{Instant, timeout};
 
 use super::batch::{Report, Reports, Ticket};
 use super::error::{Fault, Whose, code_of, fault, into_error, setup_words, words};
-use super::session::{Session, Slot};
+use super::session::{Found, Session, Slot};
 use crate::error::{Error, ErrorKind, Result};
 use crate::sink::{Cause, code};
 
@@ -83,6 +83,20 @@ impl Publisher {
         let session = session.map_err(|cause| into_error(&cause))?;
         let looked = session.look_up(topic, self.timeout).await;
         looked.map_err(|error| into_error(&self.cause(topic, &self.explain(&session, error))))
+    }
+
+    /// Asks for a topic; none if it is not there.
+    pub(super) async fn find(&self, topic: &str) -> Result<Option<Found>, Failed> {
+        let fail = |told: (Fault, String)| Failed { fault: told.0, cause: self.cause(Some(topic), &told) };
+        let session = self.together.session().map_err(|error| {
+            let fault = Fault { whose: Whose::Sink, code: code::UNREACHABLE, permanent: false };
+            Failed { fault, cause: self.no_session(&error) }
+        })?;
+        match session.find(topic, self.timeout).await {
+            Ok(found) => Ok(Some(found)),
+            Err(RDKafkaErrorCode::UnknownTopicOrPartition | RDKafkaErrorCode::UnknownTopic) => Ok(None),
+            Err(error) => Err(fail(self.explain(&session, error))),
+        }
     }
 
     /// Writes records, in order, and tells of each whether it is written; it ends within twice the time limit, and two

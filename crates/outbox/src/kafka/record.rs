@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use jiff::Timestamp;
-use rdkafka::message::{Header, Headers as _, Message as _, OwnedHeaders};
+use rdkafka::message::{Header, Headers as _, OwnedHeaders};
 
 use crate::broker::{Picks, Raw, Read};
 use crate::message::{Headers, header};

@@ -14,10 +14,11 @@ use rdkafka::config::{ClientConfig, RDKafkaLogLevel};
 use rdkafka::error::{KafkaError, KafkaResult, RDKafkaErrorCode};
 use rdkafka::message::DeliveryResult;
 use rdkafka::producer::{Producer, ProducerContext, ThreadedProducer};
-use tokio::sync::{Notify, oneshot};
+use tokio::sync::Notify;
 
 use super::batch::Ticket;
 use super::error::code_of;
+use super::thread::on_thread;
 
 /// Where a session is, or will be when it is needed.
 pub(super) struct Slot {
@@ -104,38 +105,50 @@ impl Session {
         topic: Option<&str>,
         limit: Duration,
     ) -> Result<(), RDKafkaErrorCode> {
-        let (answer, answered) = oneshot::channel();
-        let (session, name) = (Arc::clone(self), topic.map(str::to_owned));
-        // A thread of its own: one of the runtime's would keep the runtime from ending.
-        thread::spawn(move || {
-            let asked = ask(session.producer(), name.as_deref(), limit);
-            // Whoever waits may be the last but us to hold the session.
-            drop(session);
-            let _ = answer.send(asked);
-        });
-        answered.await.unwrap_or(Err(RDKafkaErrorCode::Fail))?;
+        let Some(topic) = topic else {
+            let session = Arc::clone(self);
+            let asked = on_thread(move || session.producer().client().fetch_metadata(None, limit).map(drop));
+            let asked = asked.await.unwrap_or(Err(KafkaError::Canceled));
+            asked.map_err(|error| code_of(&error))?;
+            self.ear().is_well();
+            return Ok(());
+        };
+        self.find(topic, limit).await.map(drop)
+    }
+
+    /// Asks the cluster for a topic.
+    pub(super) async fn find(
+        self: &Arc<Self>,
+        topic: &str,
+        limit: Duration,
+    ) -> Result<Found, RDKafkaErrorCode> {
+        // The session goes with the call: whoever waits may be the last but it to hold one.
+        let (session, name) = (Arc::clone(self), topic.to_owned());
+        let asked = on_thread(move || ask(session.producer(), &name, limit)).await;
+        let found = asked.unwrap_or(Err(RDKafkaErrorCode::Fail))?;
         self.ear().is_well();
-        if let Some(topic) = topic {
-            self.known().insert(topic.to_owned());
-        }
-        Ok(())
+        self.known().insert(topic.to_owned());
+        Ok(found)
     }
 }
 
-fn ask(
-    producer: &ThreadedProducer<Ear>,
-    topic: Option<&str>,
-    limit: Duration,
-) -> Result<(), RDKafkaErrorCode> {
-    let Some(topic) = topic else {
-        let met = producer.client().fetch_metadata(None, limit);
-        return met.map(drop).map_err(|error| code_of(&error));
-    };
+/// What is known of a topic that is there.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Found {
+    pub(super) partitions: i32,
+    pub(super) replicas: i32,
+}
+
+fn ask(producer: &ThreadedProducer<Ear>, topic: &str, limit: Duration) -> Result<Found, RDKafkaErrorCode> {
     let metadata = producer.client().fetch_metadata(Some(topic), limit).map_err(|error| code_of(&error))?;
-    match metadata.topics().iter().find(|found| found.name() == topic) {
-        None => Err(RDKafkaErrorCode::UnknownTopic),
-        Some(found) => found.error().map_or(Ok(()), |error| Err(error.into())),
+    let found = metadata.topics().iter().find(|found| found.name() == topic);
+    let found = found.ok_or(RDKafkaErrorCode::UnknownTopic)?;
+    if let Some(error) = found.error() {
+        return Err(error.into());
     }
+    let count = |count: usize| i32::try_from(count).unwrap_or(i32::MAX);
+    let replicas = found.partitions().first().map_or(1, |first| first.replicas().len());
+    Ok(Found { partitions: count(found.partitions().len()), replicas: count(replicas.max(1)) })
 }
 
 /// Ending a producer joins its threads, one of which may be looking up a name: nobody should wait for that.

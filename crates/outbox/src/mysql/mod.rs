@@ -7,6 +7,7 @@ mod connect;
 mod error;
 mod inbox;
 mod migrate;
+mod statements;
 mod table;
 
 pub use connect::connect;

@@ -18,6 +18,7 @@ mod rebase;
 mod replay;
 mod row;
 mod settle;
+mod sql;
 mod store;
 mod table;
 mod wake;

@@ -1,18 +1,27 @@
 //! A message as it comes from a queue, and as it is sent on to another one.
 
+use std::collections::BTreeMap;
+
 use bytes::Bytes;
 use jiff::Timestamp;
 use lapin::BasicProperties;
 use lapin::types::{AMQPValue, FieldTable, LongString, ShortString};
 
 use super::config::SHORT;
-use super::envelope::Envelope;
+use super::envelope::{Envelope, RESERVED};
 use super::topology::short;
-use crate::broker::{Picks, Raw, Read, Tracks};
+use crate::broker::{Died, Picks, Raw, Read, Tracks, is_of_death};
 use crate::message::{Headers, MessageId, header};
 
 /// Written to disk before it is confirmed.
 const PERSISTENT: u8 = 2;
+
+/// What a quorum queue notes on a message that it hands out again. It is about the delivery, not about the message: were
+/// it kept, the same message would look different every time.
+const NOTES: [&str; 2] = [HANDED_OUT, "x-acquired-count"];
+
+/// How often a quorum queue has handed a message out before.
+const HANDED_OUT: &str = "x-delivery-count";
 
 /// A message from a queue, as it came.
 #[derive(Debug)]
@@ -74,20 +83,65 @@ impl Letter {
         raw.read(picks, max_payload)
     }
 
+    /// How often its queue has handed it out before; none if it does not count, as only quorum queues do.
+    pub(super) fn handed_out(&self) -> Option<u64> {
+        text(self.properties.headers().as_ref()?.inner().get(HANDED_OUT)?)?.parse().ok()
+    }
+
+    /// What RabbitMQ itself has written about the death of the message, if it did.
+    pub(super) fn death(&self) -> Died {
+        let deaths = self.properties.headers().as_ref().and_then(|table| table.inner().get("x-death"));
+        let Some(AMQPValue::FieldArray(deaths)) = deaths else { return Died::default() };
+        let tables = deaths.as_slice().iter().filter_map(|death| match death {
+            AMQPValue::FieldTable(table) => Some(table.inner()),
+            _ => None,
+        });
+        let number = |table: &BTreeMap<ShortString, AMQPValue>, name: &str| {
+            table.get(name).and_then(text).and_then(|text| text.parse::<i64>().ok())
+        };
+        // The newest stands first.
+        let Some(newest) = tables.clone().next() else { return Died::default() };
+        let at = number(newest, "time").and_then(|seconds| Timestamp::from_second(seconds).ok());
+        let count = tables.last().and_then(|first| number(first, "count")).unwrap_or(0);
+        Died { at, attempts: u32::try_from(count).unwrap_or(0), ..Died::default() }
+    }
+
     /// The envelope for another queue: all that it came with, and these headers instead of those that an earlier
     /// move wrote on it.
     pub(super) fn envelope(&self, to: &str, known: &Known, added: Vec<(&str, String)>) -> Envelope {
-        let old = self.properties.headers().as_ref().map(FieldTable::inner);
-        let mut headers = FieldTable::default();
-        for (name, value) in old.into_iter().flatten().filter(|(name, _)| !is_of_move(name.as_str(), &added))
-        {
-            headers.insert(name.clone(), value.clone());
+        self.copy(to, known, |name| !is_of_move(name, &added), &added)
+    }
+
+    /// The envelope for the queue where it died: all that it came with before it failed there.
+    pub(super) fn returned(&self, to: &str, known: &Known, added: &[(&str, String)]) -> Envelope {
+        self.copy(
+            to,
+            known,
+            |name| !is_of_death(name) && added.iter().all(|(other, _)| *other != name),
+            added,
+        )
+    }
+
+    /// The envelope for another place in its own queue: with all that is written on it.
+    pub(super) fn anew(&self, queue: &str) -> Envelope {
+        let headers = self.headers(|_| true);
+        let properties = kept(&self.properties).with_delivery_mode(PERSISTENT).with_headers(headers);
+        Envelope { routing_key: short(queue), properties, weight: 5 * SHORT }
+    }
+
+    fn copy(
+        &self,
+        to: &str,
+        known: &Known,
+        keep: impl Fn(&str) -> bool,
+        added: &[(&str, String)],
+    ) -> Envelope {
+        let mut headers = self.headers(keep);
+        let destination = (header::DESTINATION, known.destination.clone());
+        for (name, value) in added.iter().chain([&destination]) {
+            headers.insert(short(name), AMQPValue::LongString(LongString::from(value.as_str())));
         }
-        let added = added.into_iter().chain([(header::DESTINATION, known.destination.clone())]);
-        for (name, value) in added {
-            headers.insert(short(name), AMQPValue::LongString(LongString::from(value)));
-        }
-        let mut properties = self.properties.clone().with_delivery_mode(PERSISTENT).with_headers(headers);
+        let mut properties = kept(&self.properties).with_delivery_mode(PERSISTENT).with_headers(headers);
         // What comes back as unroutable is known by its id.
         if self.properties.message_id().is_none()
             && let Ok(id) = ShortString::try_new(known.id.as_str())
@@ -96,6 +150,35 @@ impl Letter {
         }
         Envelope { routing_key: short(to), properties, weight: 5 * SHORT }
     }
+
+    /// The headers that go along; never those by which the broker would route a copy elsewhere.
+    fn headers(&self, keep: impl Fn(&str) -> bool) -> FieldTable {
+        let old = self.properties.headers().as_ref().map(FieldTable::inner);
+        let mut headers = FieldTable::default();
+        let kept = |name: &ShortString| {
+            let name = name.as_str();
+            !NOTES.contains(&name) && !RESERVED.contains(&name) && keep(name)
+        };
+        for (name, value) in old.into_iter().flatten().filter(|(name, _)| kept(name)) {
+            headers.insert(name.clone(), value.clone());
+        }
+        headers
+    }
+}
+
+/// The properties that go along. Not its expiry, or it would vanish where it waits for a person; nor the user that
+/// sent it, for which the broker would refuse it from us.
+fn kept(old: &BasicProperties) -> BasicProperties {
+    let mut new = BasicProperties::default();
+    macro_rules! keep {
+        ($($name:ident $with:ident)*) => {
+            $(if let Some(value) = old.$name().clone() { new = new.$with(value); })*
+        };
+    }
+    keep!(content_type with_content_type content_encoding with_content_encoding priority with_priority
+        correlation_id with_correlation_id reply_to with_reply_to message_id with_message_id
+        timestamp with_timestamp kind with_type app_id with_app_id cluster_id with_cluster_id);
+    new
 }
 
 /// Whether a header is of an earlier move, or was noted by the broker on the way out of a retry queue.
@@ -114,6 +197,9 @@ fn texts(table: Option<&FieldTable>) -> (Headers, Vec<String>) {
     let (mut headers, mut odd) = (Headers::new(), Vec::new());
     for (name, value) in table.into_iter().flat_map(FieldTable::inner) {
         let name = name.as_str().to_owned();
+        if NOTES.contains(&name.as_str()) {
+            continue;
+        }
         match text(value) {
             Some(text) => drop(headers.insert(name, text)),
             None => odd.push(name),

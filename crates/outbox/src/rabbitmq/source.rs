@@ -111,6 +111,7 @@ impl WorkQueue {
         if let Some(lost) = reader.take_if(|reader| reader.desk.is_lost()) {
             lost.desk.lose();
             self.link.forget(&lost.desk.session).await;
+            lock(&self.held).lose();
             if lost.desk.is_in_use() {
                 return Err(self.lost());
             }
@@ -306,8 +307,9 @@ impl WorkQueue {
 
     /// Puts back what stays here; tells what can be acknowledged.
     fn finish(&self, desk: &Desk, entries: &mut [Entry], verdicts: &[Verdict]) -> Vec<u64> {
+        let now = Instant::now();
+        let (mut done, mut stay) = (Vec::new(), Vec::new());
         let mut held = lock(&self.held);
-        let mut done = Vec::new();
         for (entry, verdict) in entries.iter_mut().zip(verdicts) {
             let Some(letter) = entry.letter.take() else { continue };
             let Known { id, key, tracks, .. } = &entry.known;
@@ -330,14 +332,18 @@ impl WorkQueue {
                 Verdict::Behind => key.as_deref().and_then(|key| held.step(key)),
                 _ => None,
             };
-            let Some(wait) = wait else {
-                desk.put_back(Taken { letter, read });
-                continue;
-            };
-            if let Some(key) = key {
-                held.moved(key, id, wait, Instant::now());
+            if let (Some(key), Some(wait)) = (key, wait) {
+                held.moved(key, id, wait, now);
             }
-            desk.put_off(Taken { letter, read }, Instant::now() + wait);
+            stay.push((Taken { letter, read }, wait));
+        }
+        // Whoever claims takes the two locks in the other order.
+        drop(held);
+        for (taken, wait) in stay {
+            match wait {
+                Some(wait) => desk.put_off(taken, now + wait),
+                None => desk.put_back(taken),
+            }
         }
         done
     }
@@ -398,6 +404,7 @@ impl Source for WorkQueue {
     async fn close(&self) -> Result<()> {
         let Some(Reader { consumer, desk }) = self.reader.lock().await.take() else { return Ok(()) };
         drop(consumer);
+        lock(&self.held).lose();
         let closed = desk.close().await;
         self.link.forget(&desk.session).await;
         closed.map_err(|error| into_error(&publish_fault(&self.place, &error).into_cause()))

@@ -19,6 +19,7 @@ mod migrate;
 mod parked;
 mod settle;
 mod sql;
+mod statements;
 mod store;
 
 use std::str::FromStr;

@@ -4,7 +4,13 @@
 
 #[cfg(all(feature = "postgres", feature = "rabbitmq"))]
 mod consumer;
-#[cfg(all(feature = "failpoints", feature = "postgres", feature = "rabbitmq", feature = "sqlite"))]
+#[cfg(all(
+    feature = "failpoints",
+    feature = "kafka",
+    feature = "postgres",
+    feature = "rabbitmq",
+    feature = "sqlite"
+))]
 mod crash;
 mod cycle;
 #[cfg(all(feature = "postgres", feature = "rabbitmq"))]
@@ -33,6 +39,8 @@ mod publisher;
 mod rabbitmq;
 #[cfg(feature = "smtp")]
 mod smtp;
+#[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
+mod sql;
 #[cfg(feature = "sqlite")]
 mod sqlite;
 mod streak;

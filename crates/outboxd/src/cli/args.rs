@@ -166,6 +166,8 @@ pub enum Database {
     Postgres,
     /// SQLite.
     Sqlite,
+    /// MariaDB and MySQL: the tables of inboxes.
+    Mysql,
 }
 
 /// Flags of `migrate`.

@@ -2,12 +2,14 @@
 
 use std::time::Duration;
 
+use outbox::meter::MeterKind;
+
 use super::inbox::{self, InboxConfig, Own};
 use super::sink::{TargetConfig, TemplateConfig, read_templates};
 use super::{millis, minutes};
 use crate::mistake::At;
 use crate::options::{
-    ERROR_COLUMNS, EndpointOptions, ErrorLogOptions, ErrorTableOptions, Figure, MailOptions, MeterOptions,
+    ERROR_COLUMNS, EndpointOptions, ErrorLogOptions, ErrorTableOptions, MailOptions, MeterOptions,
     StatementOptions,
 };
 use crate::reader::Section;
@@ -124,49 +126,50 @@ fn read_meter(
 ) -> Option<MeterOptions> {
     let mut found = Vec::new();
     let key = |name: &str| format!("metrics[{index}].{name}");
+    let kinds: Vec<_> = MeterKind::WORDS.into_iter().filter(|(word, _)| section.has(word)).collect();
+    if let [(first, _), (second, _), ..] = kinds[..] {
+        section.note(second, format!("stands beside '{first}'"), "make two entries of it");
+    }
+    let (word, kind) = kinds.first().copied().unwrap_or(("counter", MeterKind::Counter));
+    let name = section.text(word);
+    if kinds.is_empty() {
+        let help = "name it: { counter = \"orders_total\" }";
+        section.note_missing(&MeterKind::WORDS.map(|(word, _)| word), help);
+    }
     let value = section.text("value");
     if let Some(value) = &value {
         found.push(TemplateConfig::new(key("value"), value));
     }
-    let value = value.map(|value| value.value);
-    let is_histogram = section.has("histogram");
-    if is_histogram && section.has("counter") {
-        section.note("histogram", "stands beside 'counter'", "make two entries of it");
-    }
-    let (name, figure) = if is_histogram {
-        if !section.has("value") {
-            section.note_missing(&["value"], "say what is measured: value = \"{payload.total}\"");
-        }
-        let buckets = section.numbers("buckets");
-        if !buckets.is_sorted_by(|one, next| one < next) {
-            section.note("buckets", "must rise", "write the upper bounds, the smallest first");
-        }
-        let value = value.unwrap_or_default();
-        (section.text("histogram"), Figure::Histogram { value, buckets })
-    } else {
-        if section.has("buckets") {
-            section.note(
-                "buckets",
-                "a counter has none",
-                "remove it, or write 'histogram' instead of 'counter'",
-            );
-        }
-        (section.text("counter"), Figure::Counter { value })
-    };
-    if !is_histogram && !section.has("counter") {
-        section.note_missing(&["counter", "histogram"], "name it: { counter = \"orders_total\" }");
+    let buckets = section.numbers("buckets");
+    if section.has("buckets") && kind != MeterKind::Histogram {
+        section.note("buckets", format!("a {} has none", kind.as_str()), "remove it, or make it a histogram");
+    } else if !buckets.is_sorted_by(|one, next| one < next) {
+        section.note("buckets", "must rise", "write the upper bounds, the smallest first");
     }
     let help = section.text("help").map(|help| help.value).unwrap_or_default();
     let labels = read_templates(&section, "labels", &mut found);
-    for template in &mut found {
-        if template.key.starts_with("labels.") {
-            template.key = key(&template.key);
-        }
+    for template in found.iter_mut().filter(|template| template.key.starts_with("labels.")) {
+        template.key = key(&template.key);
     }
     templates.extend(found);
-    let types = section.one_or_more("types").into_iter().map(|name| name.value).collect();
+    let types: Vec<String> = section.one_or_more("types").into_iter().map(|name| name.value).collect();
+    check_types(&section, &types);
     section.finish(&[]);
-    Some(MeterOptions { name: name?.value, figure, help, labels, types })
+    let value = value.map(|value| value.value);
+    Some(MeterOptions { kind, name: name?.value, help, value, buckets, labels, types })
+}
+
+/// A type that two patterns take would count twice.
+fn check_types(section: &Section<'_>, types: &[String]) {
+    for (at, one) in types.iter().enumerate() {
+        let begins = |pattern: &str| pattern.strip_suffix('*').is_some_and(|start| one.starts_with(start));
+        let mut others = types.iter().enumerate().filter(|(other, _)| *other != at).map(|(_, other)| other);
+        let again = |other: &&String| begins(other) || (*other == one && types[..at].contains(one));
+        if let Some(other) = others.find(again) {
+            section.note("types", format!("'{one}' is in '{other}' already"), "remove one of the two");
+            return;
+        }
+    }
 }
 
 pub(super) fn read_error_log(section: &Section<'_>) -> Option<TargetConfig> {

@@ -9,7 +9,7 @@ use serde_json::json;
 use crate::cli::output::{Output, printable};
 use crate::trouble::Exit;
 
-/// Which end of a pipe.
+/// Which end of a pipe, or what is written about it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Place {
@@ -17,6 +17,8 @@ pub enum Place {
     Source,
     /// A sink.
     Sink,
+    /// The configuration.
+    Config,
 }
 
 impl Place {
@@ -24,6 +26,7 @@ impl Place {
         match self {
             Self::Source => "source",
             Self::Sink => "sink",
+            Self::Config => "config",
         }
     }
 }

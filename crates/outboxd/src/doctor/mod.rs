@@ -3,7 +3,9 @@
 //! It changes nothing, save for the messages of `--probe`. What is looked at in a database or a broker is asked by the
 //! library; here it is gathered (`source.rs`, `sink.rs`) and told (`finding.rs`).
 
+mod broker;
 mod finding;
+mod handler;
 mod kafka;
 mod sink;
 mod source;
@@ -17,8 +19,8 @@ use outbox::Finding;
 use crate::cli::args::DoctorArgs;
 use crate::cli::choose;
 use crate::cli::output::Output;
-use crate::mistake::did_you_mean;
-use crate::plan::{Plan, SinkPlan, SourcePlan};
+use crate::mistake::{Mistake, did_you_mean};
+use crate::plan::{Checked, Plan, SinkPlan, SourcePlan};
 use crate::trouble::{Exit, Trouble};
 use finding::{Line, Place};
 
@@ -26,7 +28,8 @@ use finding::{Line, Place};
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Looks at what is meant, all at once: what does not answer hides nothing else.
-pub async fn doctor(args: &DoctorArgs, plan: &Plan, output: &mut Output) -> anyhow::Result<Exit> {
+pub async fn doctor(args: &DoctorArgs, checked: &Checked, output: &mut Output) -> anyhow::Result<Exit> {
+    let plan = &checked.plan;
     let (sources, sinks) = meant(args, plan)?;
     let mut looks: Vec<BoxFuture<'_, Vec<Line>>> = Vec::new();
     for source in sources {
@@ -35,12 +38,23 @@ pub async fn doctor(args: &DoctorArgs, plan: &Plan, output: &mut Output) -> anyh
     for sink in sinks {
         looks.push(bounded(Place::Sink, &sink.name, sink::examine(args, plan, sink)).boxed());
     }
-    let lines: Vec<Line> = join_all(looks).await.into_iter().flatten().collect();
+    let mut lines: Vec<Line> = join_all(looks).await.into_iter().flatten().collect();
+    // Who names a source or a sink does not mean the configuration.
+    if args.source.is_none() && args.sink.is_none() {
+        lines.extend(checked.warnings.iter().map(warned));
+    }
     finding::write(&lines, output)?;
     // What was found comes before what is said about it, on a terminal too.
     output.flush()?;
     output.note(finding::sum(&lines));
     Ok(finding::exit(&lines, args.deny_warnings))
+}
+
+/// A warning of the configuration, at its place.
+fn warned(warning: &Mistake) -> Line {
+    let name = format!("{}:{}", warning.line, warning.column);
+    let finding = Finding::warning("configuration", &warning.what).fix(&warning.help);
+    Line { place: Place::Config, name, finding }
 }
 
 /// The named ones, or all; who names a source does not mean the sinks.

@@ -8,8 +8,8 @@ use outbox::rabbitmq::{Exchange, ExchangeConfig};
 use outbox::template::Template;
 use outbox::{Finding, Level, Message};
 
-use super::kafka;
 use super::source::types;
+use super::{handler, kafka};
 use crate::backends;
 use crate::cli::args::DoctorArgs;
 use crate::plan::{Plan, SinkPlan, Target};
@@ -19,11 +19,25 @@ const PROBES: usize = 20;
 
 /// Looks at a sink.
 pub async fn examine(args: &DoctorArgs, plan: &Plan, sink: &SinkPlan) -> Vec<Finding> {
+    let mut findings = examine_target(args, plan, sink).await;
+    if let Some(inbox) = &sink.inbox {
+        findings.push(handler::inbox(inbox).await);
+    }
+    findings
+}
+
+async fn examine_target(args: &DoctorArgs, plan: &Plan, sink: &SinkPlan) -> Vec<Finding> {
     match &sink.target {
         Target::Stdout => vec![Finding::ok("output", "standard output")],
         Target::File(path) => vec![file(path)],
-        Target::Http(_) | Target::Sql(..) | Target::Mail(..) | Target::Metrics(_) | Target::ErrorLog(..) => {
-            vec![Finding::ok("handler", "not looked at")]
+        Target::Http(options) => vec![handler::endpoint(options).await],
+        Target::Mail(connection, options) => vec![handler::mail(connection, options).await],
+        Target::Metrics(meters) => {
+            let listens = if plan.http.is_some() { "shown on GET /metrics" } else { "not shown to anybody" };
+            vec![Finding::ok("metrics", format!("{} figures, {listens}", meters.len()))]
+        }
+        Target::Sql(connection, _) | Target::ErrorLog(connection, _) => {
+            vec![handler::database(connection).await]
         }
         Target::Topic(connection, options) => {
             let config = match backends::topic_config(options) {

@@ -6,6 +6,7 @@ use outbox::admin::{Filter, Stand};
 use outbox::table::Reading;
 use outbox::{Finding, Result, postgres};
 
+use super::broker;
 use crate::backends::{self, Log};
 use crate::connection::Kind;
 use crate::plan::{Layout, Plan, SourcePlan};
@@ -21,7 +22,7 @@ pub async fn examine(plan: &Plan, source: &SourcePlan) -> Vec<Finding> {
         (Kind::Postgres, Layout::Table(options)) => {
             postgres::Table::examine(url, &options.mapping, &reading(plan, source)).await
         }
-        (_, Layout::Queue(_) | Layout::Topic(_)) => vec![Finding::ok("broker", "not looked at")],
+        (_, Layout::Queue(_) | Layout::Topic(_)) => broker::examine(source).await,
         (Kind::Sqlite, _) => sqlite(source).await,
         (_, Layout::Table(_)) => table(source).await,
         (kind, _) => vec![Finding::failure("connection", format!("{} cannot be a source", kind.as_str()))],
@@ -86,6 +87,9 @@ async fn sqlite(source: &SourcePlan) -> Vec<Finding> {
 
 /// Types of messages that wait in a source, or else of any in it.
 pub async fn types(source: &SourcePlan) -> Result<BTreeSet<String>> {
+    if source.is_on_broker() {
+        return Ok(BTreeSet::new());
+    }
     let log = Log::open(source).await?;
     let pending = Filter { stand: Some(Stand::Pending), limit: SAMPLE, ..Filter::default() };
     let mut entries = log.admin().list(&pending).await?;

@@ -3,6 +3,8 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use outbox::meter::MeterKind;
+
 use super::TemplateOptions;
 use crate::secret::{Secret, SecretUrl};
 
@@ -109,35 +111,22 @@ impl Default for MailOptions {
     }
 }
 
-/// What a figure does with a message.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Figure {
-    /// Counts it, or adds what a template gives.
-    Counter {
-        /// A template of the number to add; one if there is none.
-        value: Option<String>,
-    },
-    /// Takes down what a template gives.
-    Histogram {
-        /// A template of the number.
-        value: String,
-        /// The upper bounds of the buckets; those of the endpoint if there are none.
-        buckets: Vec<f64>,
-    },
-}
-
 /// A figure that is made from messages.
 #[derive(Debug, Clone, PartialEq)]
 pub struct MeterOptions {
+    /// What kind it is.
+    pub kind: MeterKind,
     /// Its name.
     pub name: String,
-    /// What it does.
-    pub figure: Figure,
     /// What it is, in words.
     pub help: String,
+    /// A template of the number; a counter without one adds 1.
+    pub value: Option<String>,
+    /// The upper bounds of a histogram's buckets; those of the endpoint if there are none.
+    pub buckets: Vec<f64>,
     /// Labels, each with a template.
     pub labels: Vec<TemplateOptions>,
-    /// Types that are counted, with `*` for any part; all if there are none.
+    /// Types that count, with `*` at the end for any; all if there are none.
     pub types: Vec<String>,
 }
 

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
+use outbox::meter::MeterKind;
+
 use super::tests::{assert_each, assert_shown, mistakes, only_mistake, parse, warnings};
 use super::*;
-use crate::options::{
-    EndpointOptions, ErrorLogOptions, Figure, MailOptions, PipeOptions, StatementOptions, WINDOW,
-};
+use crate::options::{EndpointOptions, ErrorLogOptions, MailOptions, PipeOptions, StatementOptions, WINDOW};
 use crate::show::effective;
 
 /// One sink of each kind, with every table that it may have.
@@ -110,9 +110,9 @@ fn figures_and_tables_of_errors_have_their_keys() {
         panic!("they are figures")
     };
     assert_eq!((&*meters[0].name, &*meters[0].types[0]), ("tickets_total", "ticket.*"));
-    assert_eq!(meters[0].figure, Figure::Counter { value: None });
-    let value = "{payload.total}".to_owned();
-    assert_eq!(meters[1].figure, Figure::Histogram { value, buckets: vec![0.5, 10.0, 1_000.0] });
+    assert_eq!((meters[0].kind, &meters[0].value), (MeterKind::Counter, &None));
+    assert_eq!((meters[1].kind, meters[1].value.as_deref()), (MeterKind::Histogram, Some("{payload.total}")));
+    assert_eq!(meters[1].buckets, [0.5, 10.0, 1_000.0]);
     let Target::ErrorLog(_, options) = target("on = \"shop\"\nerror_log = true") else {
         panic!("it is a log")
     };
@@ -168,10 +168,7 @@ fn what_is_wrong_with_an_inbox_is_told() {
             hook("inbox = { on = \"shop\", table = \"P\", id = \"I\" }\ninbox_window = \"1d\""),
             "does not say since when an id is in it",
         ),
-        (
-            hook("inbox = { on = \"shop\", table = \"a;b\", id = \"I\" }"),
-            "sinks.it.inbox: 'a;b' has a character",
-        ),
+        (hook("inbox = { on = \"shop\", table = \"a;b\", id = \"I\" }"), "sinks.it.inbox: table: "),
         (hook("inbox_window = \"1d\""), "there is no 'inbox' | add inbox ="),
         (hook("inbox = \"shop\"\ninbox_window = \"1s\""), "is out of range"),
         (sql("inbox = \"file\""), "sinks.it.inbox: 'file' is another database than that of 'sql'"),
@@ -260,8 +257,8 @@ fn what_config_show_prints_has_the_same_handlers() {
 fn values_that_break_a_rule() {
     let mail = |more: &str| with(&format!("{MAIL}{more}"));
     assert_each(&[
-        (with("http = \"ftp://x.example\""), "sinks.it.http = \"ftp://x.example\": the scheme 'ftp' is not"),
-        (with("http = \"nonsense\""), "sinks.it.http = \"nonsense\": "),
+        (with("http = \"ftp://x.example\""), "sinks.it.http: the scheme 'ftp' is not HTTP's"),
+        (with("http = \"nonsense\""), "sinks.it.http: this is no URL"),
         (
             with("http = \"https://x.example/\"\nheaders = { A = \"{nope}\" }"),
             "sinks.it.headers.A = \"{nope}\": template",
@@ -282,10 +279,16 @@ fn values_that_break_a_rule() {
         (mail("text = \"a\"").replace("on = \"post\"", "on = \"shop\""), "is no mail server, but postgres"),
         (mail("text = \"a\"").replace("subject = \"Order {key}\"\n", ""), "[sinks.it] has no 'subject'"),
         (mail("text = \"{payload.}\""), "sinks.it.text = \"{payload.}\": template"),
-        (with("metrics = [{ counter = \"a-b\" }]"), "'a-b' is no name for a metric"),
-        (with("metrics = [{ counter = \"a\", labels = { \"x-y\" = \"z\" } }]"), "label 'x-y' is no name"),
-        (with("metrics = [{ help = \"x\" }]"), "[sinks.it.metrics[0]] has no 'counter' or 'histogram'"),
-        (with("metrics = [{ histogram = \"h\" }]"), "[sinks.it.metrics[0]] has no 'value'"),
+        (with("metrics = [{ counter = \"a-b\" }]"), "'a-b' is no name of a metric"),
+        (
+            with("metrics = [{ counter = \"a\", labels = { \"x-y\" = \"z\" } }]"),
+            "'x-y' is no name of a label",
+        ),
+        (
+            with("metrics = [{ help = \"x\" }]"),
+            "[sinks.it.metrics[0]] has no 'counter' or 'gauge' or 'histogram'",
+        ),
+        (with("metrics = [{ histogram = \"h\" }]"), "needs a `value`"),
         (with("metrics = [{ histogram = \"h\", value = \"{id}\", buckets = [2, 1] }]"), "buckets: must rise"),
         (
             with("metrics = [{ histogram = \"h\", value = \"{id}\", buckets = [\"x\"] }]"),
@@ -333,7 +336,7 @@ fn d9_secrets_of_a_handler_are_never_shown() {
         "http = \"https://x.example\"\nsecret = [\"canary\", 1]",
         "http = \"https://x.example\"\nsecret = \"canary\"\nsecret_file = \"/nonexistent\"",
     ] {
-        for line in mistakes(&with(sink)).iter().filter(|line| !line.contains("http = \"canary\"")) {
+        for line in mistakes(&with(sink)) {
             assert!(!line.contains("canary"), "{line}");
         }
     }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::{Checker, Known, Layout, PipePlan, Places, SinkPlan, SourcePlan};
+use crate::backends;
 use crate::config::{InboxConfig, InboxPlace, PipeConfig};
 use crate::connection::Connection;
 use crate::options::InboxTableOptions;
@@ -54,15 +55,13 @@ impl Checker<'_> {
                 connection.clone()
             }
         };
-        if let Some(table) = &config.table {
-            let columns =
-                [Some(&table.id), table.at.as_ref(), table.consumer.as_ref(), table.schema.as_ref()];
-            for name in columns.into_iter().flatten().chain([&table.table]) {
-                if let Err(rule) = check_identifier(name) {
-                    let what = format!("{whose}.inbox: '{name}' {rule}");
-                    self.mistakes.note(config.place, what, "write it as the database has it, without quotes");
-                }
-            }
+        // A window without a column of the time is told already.
+        if let Some(table) = &config.table
+            && let Err(rule) =
+                backends::check_inbox_table(table, table.at.is_some() && config.window.is_some())
+        {
+            let what = format!("{whose}.inbox: {rule}");
+            self.mistakes.note(config.place, what, "write names as the database has them, without quotes");
         }
         Some(InboxPlan { connection, table: config.table, window: config.window })
     }

@@ -1,19 +1,16 @@
 //! The sinks of a plan: each leads to something that takes messages.
 
-use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use url::Url;
-
-use super::inbox::check_identifier;
-use super::{Checker, InboxPlan, Known, Places};
+use super::handler::are_templates;
+use super::{Checker, InboxPlan, Known};
 use crate::backends;
 use crate::config::{SinkConfig, TargetConfig, TemplateConfig};
 use crate::connection::{Connection, Kind};
-use crate::mistake::{At, Place};
+use crate::mistake::At;
 use crate::options::{
-    EndpointOptions, ErrorLogOptions, ExchangeOptions, Figure, MailOptions, MeterOptions, StatementOptions,
+    EndpointOptions, ErrorLogOptions, ExchangeOptions, MailOptions, MeterOptions, StatementOptions,
     TopicOptions,
 };
 
@@ -151,19 +148,22 @@ impl Checker<'_> {
                 Some(Target::Topic(on(&name, Noun::Topic)?, options))
             }
             TargetConfig::Http { options, place, secret_place } => {
-                self.endpoint(whose, &options, place, secret_place)?;
+                self.endpoint(whose, &options, templates, place, secret_place);
                 Some(Target::Http(options))
             }
             TargetConfig::Sql { on: name, options, place: _ } => {
                 Some(Target::Sql(on(&name, Noun::Sql)?, options))
             }
-            TargetConfig::Mail { on: name, options } => Some(Target::Mail(on(&name, Noun::Mail)?, options)),
+            TargetConfig::Mail { on: name, options } => {
+                self.mail(whose, &options, templates, name.place);
+                Some(Target::Mail(on(&name, Noun::Mail)?, options))
+            }
             TargetConfig::ErrorLog { on: name, options, place } => {
                 self.error_log(whose, &options, place);
                 Some(Target::ErrorLog(on(&name, Noun::ErrorLog)?, options))
             }
             TargetConfig::Metrics { meters } => {
-                self.figures(whose, &meters, sinks);
+                self.figures(whose, &meters, templates, sinks);
                 Some(Target::Metrics(meters.into_iter().map(|meter| meter.value).collect()))
             }
         }
@@ -172,74 +172,11 @@ impl Checker<'_> {
     /// What is wrong with a header is told only when all else is well: its template, first of all.
     fn exchange(&self, whose: &str, options: &ExchangeOptions, templates: &[TemplateConfig]) {
         if let Some(header) = templates.iter().find(|template| template.key.starts_with("headers."))
-            && templates.iter().all(|template| backends::check_template(&template.text).is_ok())
+            && are_templates(templates)
             && let Err(rule) = backends::check_exchange(options)
         {
             let what = format!("{whose}.headers: {rule}");
             self.mistakes.note(header.place, what, "rename or remove the header");
-        }
-    }
-
-    fn endpoint(
-        &self,
-        whose: &str,
-        options: &EndpointOptions,
-        place: Place,
-        secret_place: Place,
-    ) -> Option<()> {
-        let _ = secret_place;
-        if let Err((rule, help)) = check_endpoint(options) {
-            self.mistakes.note(place, format!("{whose}.http = \"{}\": {rule}", options.url), help);
-            return None;
-        }
-        Some(())
-    }
-
-    fn error_log(&self, whose: &str, options: &ErrorLogOptions, place: Place) {
-        let ErrorLogOptions::Mapped(mapped) = options else { return };
-        let names = mapped.columns.iter().map(|(_, column)| column).chain([&mapped.table]);
-        for name in names {
-            if let Err(rule) = check_identifier(name) {
-                let what = format!("{whose}.error_log: '{name}' {rule}");
-                self.mistakes.note(place, what, "write it as the database has it, without quotes");
-            }
-        }
-    }
-
-    /// Figures of one name must be of one kind, whichever sink they are in: there is one endpoint.
-    fn figures(&self, whose: &str, meters: &[At<MeterOptions>], sinks: &Known<SinkPlan>) {
-        let elsewhere = sinks.values().flatten().filter_map(|sink| match &sink.target {
-            Target::Metrics(meters) => Some(meters),
-            _ => None,
-        });
-        let mut kinds: BTreeMap<&str, &'static str> =
-            elsewhere.flatten().map(|meter| (meter.name.as_str(), kind_of(&meter.figure))).collect();
-        for At { value: meter, place } in meters {
-            if let Err(rule) = check_metric_name(&meter.name) {
-                let what = format!("{whose}.metrics: '{}' {rule}", meter.name);
-                self.mistakes.note(*place, what, "a name has letters, digits and _, as in orders_total");
-            }
-            let kind = kind_of(&meter.figure);
-            if *kinds.entry(&meter.name).or_insert(kind) != kind {
-                let what = format!("{whose}.metrics: '{}' is a counter and a histogram", meter.name);
-                self.mistakes.note(*place, what, "give one of them another name");
-            }
-            for label in &meter.labels {
-                if let Err(rule) = check_metric_name(&label.name) {
-                    let what = format!("{whose}.metrics: label '{}' {rule}", label.name);
-                    self.mistakes.note(*place, what, "a label has letters, digits and _, as in priority");
-                }
-            }
-        }
-    }
-
-    /// What is counted and never shown helps nobody.
-    pub(super) fn unread_figures(&self, sinks: &Known<SinkPlan>, listens: bool, places: &Places) {
-        let counts = |sink: &&SinkPlan| matches!(sink.target, Target::Metrics(_));
-        for sink in sinks.values().flatten().filter(counts).filter(|_| !listens) {
-            let what = format!("sinks.{}: nobody can read its figures, because nothing listens", sink.name);
-            let place = places.sinks.get(&sink.name).copied().unwrap_or_default();
-            self.mistakes.warn(place, what, "add [http] with listen = \"127.0.0.1:8480\"");
         }
     }
 
@@ -318,29 +255,6 @@ impl Noun {
         };
         (rule, help)
     }
-}
-
-/// Whether requests may go there; else the rule, and what to do.
-fn check_endpoint(options: &EndpointOptions) -> Result<(), (String, &'static str)> {
-    let help = "write https://host/path";
-    let url = Url::parse(options.url.reveal()).map_err(|error| (format!("is no URL: {error}"), help))?;
-    match url.scheme() {
-        "http" | "https" => Ok(()),
-        scheme => Err((format!("the scheme '{scheme}' is not that of HTTP"), help)),
-    }
-}
-
-fn kind_of(figure: &Figure) -> &'static str {
-    match figure {
-        Figure::Counter { .. } => "counter",
-        Figure::Histogram { .. } => "histogram",
-    }
-}
-
-fn check_metric_name(name: &str) -> Result<(), &'static str> {
-    let well_formed = name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
-        && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
-    if well_formed { Ok(()) } else { Err("is no name for a metric") }
 }
 
 #[cfg(test)]

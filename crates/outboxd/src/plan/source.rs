@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use super::{Checker, Known, broker};
+use crate::backends;
 use crate::config::{LayoutConfig, SourceConfig};
 use crate::connection::Connection;
-use crate::mistake::At;
+use crate::mistake::{At, Place};
 use crate::options::{GroupOptions, SourceOptions, TableOptions, WorkQueueOptions};
 
 /// Something to read from.
@@ -100,8 +101,14 @@ impl Checker<'_> {
                 }
                 Layout::Log(options)
             }
-            LayoutConfig::Queue { options, .. } => Layout::Queue(options),
-            LayoutConfig::Topics { options, .. } => Layout::Topic(options),
+            LayoutConfig::Queue { options, .. } => {
+                self.whole(&whose, place, || backends::check_work_queue(&options));
+                Layout::Queue(options)
+            }
+            LayoutConfig::Topics { options, .. } => {
+                self.whole(&whose, place, || backends::check_group(&options));
+                Layout::Topic(options)
+            }
         };
         if let Some(other) = self.same_place(sources, &connection.name, &layout) {
             let what =
@@ -114,5 +121,14 @@ impl Checker<'_> {
             self.mistakes.note(place, what, help);
         }
         Some(SourcePlan { name: name.to_owned(), connection: connection.clone(), layout, reader: None })
+    }
+
+    /// What one key says wrong is told by itself; here what only the whole tells.
+    fn whole(&self, whose: &str, place: Place, check: impl Fn() -> Result<(), String>) {
+        if self.mistakes.is_empty()
+            && let Err(rule) = check()
+        {
+            self.mistakes.note(place, format!("{whose}: {rule}"), "see the reference of [sources.NAME]");
+        }
     }
 }

@@ -4,7 +4,7 @@ use serde_json::{Map, Value, json};
 
 use super::{show_templates, without_nulls};
 use crate::connection::Connection;
-use crate::options::{EndpointOptions, ErrorLogOptions, Figure, MailOptions, MeterOptions, StatementOptions};
+use crate::options::{EndpointOptions, ErrorLogOptions, MailOptions, MeterOptions, StatementOptions};
 use crate::plan::{InboxPlan, Target};
 use crate::quantity::show_duration;
 
@@ -45,23 +45,14 @@ pub(super) fn show_mail(connection: &Connection, options: &MailOptions) -> Value
 
 pub(super) fn show_metrics(meters: &[MeterOptions]) -> Value {
     let meters = meters.iter().map(|meter| {
-        let mut shown = json!({
+        without_nulls(json!({
+            (meter.kind.as_str()): meter.name,
             "help": meter.help,
+            "value": meter.value,
+            "buckets": (!meter.buckets.is_empty()).then_some(&meter.buckets),
             "labels": show_templates(&meter.labels),
             "types": (!meter.types.is_empty()).then_some(&meter.types),
-        });
-        match &meter.figure {
-            Figure::Counter { value } => {
-                shown["counter"] = json!(meter.name);
-                shown["value"] = json!(value);
-            }
-            Figure::Histogram { value, buckets } => {
-                shown["histogram"] = json!(meter.name);
-                shown["value"] = json!(value);
-                shown["buckets"] = json!(buckets);
-            }
-        }
-        without_nulls(shown)
+        }))
     });
     json!({ "metrics": meters.collect::<Vec<_>>() })
 }

@@ -7,7 +7,8 @@ use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, TopicReplication};
 use rdkafka::client::DefaultClientContext;
 use rdkafka::consumer::{BaseConsumer, Consumer};
 use rdkafka::error::RDKafkaErrorCode;
-use rdkafka::message::{BorrowedMessage, Headers, Message};
+use rdkafka::message::{BorrowedMessage, Header, Headers, Message, OwnedHeaders};
+use rdkafka::producer::{BaseProducer, BaseRecord, Producer};
 use rdkafka::{ClientConfig, Offset, TopicPartitionList};
 use uuid::Uuid;
 
@@ -18,7 +19,7 @@ use crate::blocking;
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A record as a consumer sees it.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Record {
     /// Its partition.
     pub partition: i32,
@@ -26,8 +27,10 @@ pub struct Record {
     pub offset: i64,
     /// Its key.
     pub key: Option<Vec<u8>>,
-    /// Its value.
+    /// Its value; empty for a tombstone.
     pub payload: Vec<u8>,
+    /// Whether it has no value.
+    pub is_tombstone: bool,
     /// Its headers, in their order.
     pub headers: Vec<(String, Vec<u8>)>,
 }
@@ -85,6 +88,57 @@ impl Kafka {
         let answers = self.admin()?.delete_topics(&[name], &AdminOptions::new()).await?;
         ensure!(answers.iter().all(Result::is_ok), "{answers:?}");
         Ok(())
+    }
+
+    /// Writes records as they are, to the partition that each names; waits until they are written.
+    pub async fn write(&self, topic: &str, records: Vec<Record>) -> Result<()> {
+        let mut client = self.client();
+        client.set("acks", "all").set("linger.ms", "5").set("message.max.bytes", "100000000");
+        let topic = topic.to_owned();
+        blocking(move || {
+            let producer: BaseProducer = client.create()?;
+            send(&producer, &topic, &records)?;
+            Ok(producer.flush(PATIENCE)?)
+        })
+        .await
+    }
+
+    /// Writes records in a transaction, and aborts it once they are written.
+    pub async fn write_and_abort(&self, topic: &str, records: Vec<Record>) -> Result<()> {
+        let mut client = self.client();
+        client.set("transactional.id", Self::topic_name());
+        let topic = topic.to_owned();
+        blocking(move || {
+            let producer: BaseProducer = client.create()?;
+            producer.init_transactions(PATIENCE)?;
+            producer.begin_transaction()?;
+            send(&producer, &topic, &records)?;
+            producer.flush(PATIENCE)?;
+            Ok(producer.abort_transaction(PATIENCE)?)
+        })
+        .await
+    }
+
+    /// What a group has committed of the partitions of a topic, in their order.
+    pub async fn committed(&self, group: &str, topic: &str) -> Result<Vec<Option<i64>>> {
+        let mut client = self.client();
+        client.set("group.id", group);
+        let topic = topic.to_owned();
+        blocking(move || {
+            let consumer: BaseConsumer = client.create()?;
+            let metadata = consumer.fetch_metadata(Some(&topic), PATIENCE)?;
+            let partitions =
+                metadata.topics().first().map(|topic| topic.partitions().len()).unwrap_or_default();
+            let mut list = TopicPartitionList::new();
+            list.add_partition_range(&topic, 0, i32::try_from(partitions)? - 1);
+            let committed = consumer.committed_offsets(list, PATIENCE)?;
+            let offset = |offset| match offset {
+                Offset::Offset(offset) => Some(offset),
+                _ => None,
+            };
+            Ok(committed.elements().iter().map(|part| offset(part.offset())).collect())
+        })
+        .await
     }
 
     fn admin(&self) -> Result<AdminClient<DefaultClientContext>> {
@@ -154,6 +208,20 @@ fn read(consumer: &BaseConsumer, topic: &str, partitions: usize, count: usize) -
     }
 }
 
+fn send(producer: &BaseProducer, topic: &str, records: &[Record]) -> Result<()> {
+    for record in records {
+        let mut headers = OwnedHeaders::new();
+        for (key, value) in &record.headers {
+            headers = headers.insert(Header { key, value: Some(value) });
+        }
+        let mut next = BaseRecord::to(topic).partition(record.partition).headers(headers);
+        next.key = record.key.as_deref();
+        next.payload = (!record.is_tombstone).then_some(&*record.payload);
+        producer.send(next).map_err(|(error, _)| error)?;
+    }
+    Ok(())
+}
+
 fn record(message: &BorrowedMessage<'_>) -> Record {
     let headers = message.headers().map(|headers| {
         let pairs =
@@ -165,6 +233,7 @@ fn record(message: &BorrowedMessage<'_>) -> Record {
         offset: message.offset(),
         key: message.key().map(<[u8]>::to_vec),
         payload: message.payload().unwrap_or_default().to_vec(),
+        is_tombstone: message.payload().is_none(),
         headers: headers.unwrap_or_default(),
     }
 }

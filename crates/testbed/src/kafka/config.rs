@@ -53,6 +53,7 @@ transaction.state.log.min.isr=1
 share.coordinator.state.topic.replication.factor=1
 share.coordinator.state.topic.min.isr=1
 group.initial.rebalance.delay.ms=0
+group.min.session.timeout.ms=1000
 num.network.threads=2
 num.io.threads=2
 log.cleaner.dedupe.buffer.size=4194304

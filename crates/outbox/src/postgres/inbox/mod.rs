@@ -57,6 +57,10 @@ impl Inbox {
         Handler::new(Arc::new(self.clone()), consumer, function)
     }
 
+    pub(super) fn pool(&self) -> &PgPool {
+        &self.pool
+    }
+
     fn failed(&self, doing: &'static str) -> impl Fn(sqlx::Error) -> crate::Error + use<> {
         let is_mapped = self.is_mapped;
         move |error| if is_mapped { classify(error, doing) } else { super::error::classify(error, doing) }

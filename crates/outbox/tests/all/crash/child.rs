@@ -4,6 +4,7 @@ use std::io::Read;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use outbox::kafka::Group;
 use outbox::lines::Lines;
 use outbox::policy::{Backoff, OnDead, Policy};
 use outbox::rabbitmq::{Exchange, WorkQueue};
@@ -45,6 +46,8 @@ pub(super) enum From {
     Log,
     /// A queue of this broker.
     Queue(String),
+    /// A topic at these brokers.
+    Topic(String, String),
 }
 
 /// Where the messages go.
@@ -77,6 +80,9 @@ async fn runs_a_relay_when_told_to() {
     let mut pipes = JoinSet::new();
     if let From::Queue(url) = &orders.from {
         let source = WorkQueue::new(url, super::consumer::queue()).unwrap();
+        pipes.spawn(consumer(source, &orders).await.run(stop.clone()));
+    } else if let From::Topic(brokers, topic) = &orders.from {
+        let source = Group::new(brokers, super::consumer::group(topic)).unwrap();
         pipes.spawn(consumer(source, &orders).await.run(stop.clone()));
     } else if orders.log.starts_with("sqlite") {
         let log = sqlite::Outbox::connect(&orders.log).await.unwrap();

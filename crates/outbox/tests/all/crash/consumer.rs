@@ -2,8 +2,9 @@
 
 use std::time::{Duration, Instant};
 
+use outbox::kafka::{GroupConfig, Topic, TopicConfig};
 use outbox::rabbitmq::{Binding, Exchange, ExchangeConfig, ExchangeKind, WorkQueue, WorkQueueConfig};
-use outbox::{Outcome, Sink, postgres};
+use outbox::{Outcome, Sink, Template, postgres};
 use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;
 use rand::{RngExt, SeedableRng};
@@ -40,6 +41,14 @@ pub(super) fn queue() -> WorkQueueConfig {
     let keys = vec!["#".to_owned()];
     config.bind = vec![Binding { exchange: EXCHANGE.to_owned(), kind: ExchangeKind::Topic, keys }];
     config.retry = RETRY.to_vec();
+    config
+}
+
+/// A group on a topic. One that was killed is missed after a second.
+pub(super) fn group(topic: &str) -> GroupConfig {
+    let mut config = GroupConfig::new(topic, "crash");
+    config.retry = RETRY.to_vec();
+    config.session_timeout = Duration::from_secs(1);
     config
 }
 
@@ -156,6 +165,21 @@ async fn d3_from_rabbitmq_to_a_handler_effects_equal_messages_wherever_it_is_kil
     let from = From::Queue(vhost.url().to_owned());
     let Some(mut scene) = Scene::new(from, Box::new(producer)).await else { return };
     let kills = kills(200);
+    for _ in 0..kills {
+        scene.live().await;
+    }
+    scene.finish(kills).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn d3_from_kafka_to_a_handler_effects_equal_messages_wherever_it_is_killed() {
+    let Some(kafka) = testbed::kafka().await.filter(|kafka| !kafka.is_mock()) else { return };
+    let topic = kafka.topic(3).await.unwrap();
+    let config = TopicConfig::new(Template::parse(&topic).unwrap());
+    let producer = Topic::new(&kafka.url(), config).unwrap();
+    let from = From::Topic(kafka.url(), topic);
+    let Some(mut scene) = Scene::new(from, Box::new(producer)).await else { return };
+    let kills = kills(80);
     for _ in 0..kills {
         scene.live().await;
     }

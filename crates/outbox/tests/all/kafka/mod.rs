@@ -1,4 +1,4 @@
-//! The topic as a sink, against a real Apache Kafka; what a broker does on command only, against librdkafka's mock
+//! The topic as a sink and as a source, against a real Apache Kafka; what a broker does on command only, against librdkafka's mock
 //! cluster. What arrived is always read back from the topic.
 
 mod causes;
@@ -6,6 +6,7 @@ mod conformance;
 mod faults;
 mod guarded;
 mod outage;
+mod source;
 mod wire;
 
 use std::collections::BTreeMap;

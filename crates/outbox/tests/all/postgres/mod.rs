@@ -33,7 +33,7 @@ impl Log {
     }
 
     /// The same through pgbouncer in transaction mode.
-    async fn pooled() -> Option<Self> {
+    pub(crate) async fn pooled() -> Option<Self> {
         let server = testbed::postgres().await?;
         let Log { database, .. } = Self::new().await?;
         let pooler = testbed::available(PgBouncer::start(server).await)?;

@@ -139,3 +139,34 @@ async fn d5_without_retry_queues_a_retry_waits_in_memory_and_still_ends_dead() {
     stop.cancel();
     task.await.unwrap().unwrap();
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_move_keeps_what_the_message_came_with_but_not_what_would_lose_or_double_it() {
+    let Some(scene) = Scene::shared().await else { return };
+    let config = config(&[]);
+    until_declared(&scene.url, &config).await;
+    until_declared(&scene.url, &outbox::rabbitmq::WorkQueueConfig::new("copy")).await;
+    let mut headers = lapin::types::FieldTable::default();
+    headers.insert("tries".into(), lapin::types::AMQPValue::LongInt(3));
+    let copies = lapin::types::AMQPValue::LongString("copy".into());
+    headers.insert("CC".into(), lapin::types::AMQPValue::FieldArray(vec![copies].into()));
+    let properties = with_id("1")
+        .with_headers(headers)
+        .with_expiration("60000".into())
+        .with_reply_to("answers".into())
+        .with_content_encoding("gzip".into());
+    scene.put(QUEUE, b"bad", properties).await;
+    assert_eq!(scene.drain("copy").await.len(), 1, "the broker itself routes it there");
+    let hands = Hands::default();
+    hands.fail("bad", u32::MAX).await;
+    let running = Running::start(&scene.url, &config, &hands);
+    scene.until_count("work.dlq", 1).await;
+    running.stop().await;
+    let dead = scene.drain("work.dlq").await.remove(0);
+    assert_eq!(dead.properties.expiration(), &None, "it would vanish before anybody looks");
+    assert_eq!(dead.properties.reply_to().as_ref().unwrap().as_str(), "answers");
+    assert_eq!(dead.properties.content_encoding().as_ref().unwrap().as_str(), "gzip");
+    let tries = dead.properties.headers().as_ref().unwrap().inner().get("tries").cloned();
+    assert_eq!(tries, Some(lapin::types::AMQPValue::LongInt(3)), "types are kept, too");
+    assert_eq!(scene.count("copy").await, 0, "no second copy");
+}

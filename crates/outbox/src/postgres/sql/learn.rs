@@ -1,0 +1,144 @@
+//! What type each value of a statement has, as the server sees it.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use sqlx::postgres::PgPool;
+use sqlx::{AssertSqlSafe, PgConnection, Row};
+use uuid::Uuid;
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::postgres::error::classify;
+use crate::sql::{Statement, Statements};
+
+const TYPES: &str = "
+    select array(select format_type(kind::oid, null) from unnest(parameter_types) with ordinality as p (kind, place)
+                 order by place) as types
+    from pg_prepared_statements where name = $1";
+
+/// The type of a value, by its name in SQL.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Type {
+    Bytes,
+    Json(String),
+    Other(String),
+}
+
+impl Type {
+    fn of(name: String) -> Self {
+        match name.as_str() {
+            "bytea" => Self::Bytes,
+            "json" | "jsonb" => Self::Json(name),
+            _ => Self::Other(name),
+        }
+    }
+
+    /// What stands in the statement for the value of this number, from 1.
+    pub(super) fn cast(&self, number: usize) -> String {
+        match self {
+            Self::Bytes => format!("(${number}::bytea)"),
+            Self::Json(name) | Self::Other(name) => format!("(${number}::text::{name})"),
+        }
+    }
+}
+
+impl fmt::Display for Type {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Bytes => f.write_str("bytea"),
+            Self::Json(name) | Self::Other(name) => f.write_str(name),
+        }
+    }
+}
+
+/// A statement as it goes to the server.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Learned {
+    pub(super) text: String,
+    pub(super) types: Vec<Type>,
+}
+
+pub(super) struct Learner {
+    pool: PgPool,
+    statements: Statements,
+    learned: Mutex<Option<Arc<Vec<Learned>>>>,
+}
+
+impl Learner {
+    pub(super) fn new(pool: PgPool, statements: Statements) -> Self {
+        Self { pool, statements, learned: Mutex::new(None) }
+    }
+
+    pub(super) fn statements(&self) -> &[Statement] {
+        &self.statements.all
+    }
+
+    pub(super) fn learned(&self) -> Option<Arc<Vec<Learned>>> {
+        self.learned.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Asks the server, unless it was asked already.
+    pub(super) async fn learn(&self) -> Result<()> {
+        if self.learned().is_none() {
+            self.keep(self.ask().await?);
+        }
+        Ok(())
+    }
+
+    /// Asks again; tells whether the answer is another one.
+    pub(super) async fn has_changed(&self) -> bool {
+        let (before, Ok(now)) = (self.learned(), self.ask().await) else { return false };
+        let changed = before.is_some_and(|before| *before != now);
+        if changed {
+            self.keep(now);
+        }
+        changed
+    }
+
+    fn keep(&self, learned: Vec<Learned>) {
+        *self.learned.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(learned));
+    }
+
+    /// Inside of a transaction, so that a pooler leaves us in one session.
+    async fn ask(&self) -> Result<Vec<Learned>> {
+        let failed = |error| classify(error, "looking at the statements");
+        let mut tx = self.pool.begin().await.map_err(failed)?;
+        let mut learned = Vec::new();
+        for statement in self.statements() {
+            let types = types(&mut tx, statement).await?;
+            let text = statement.text(|place| types[place].cast(place + 1));
+            learned.push(Learned { text, types });
+        }
+        tx.rollback().await.map_err(failed)?;
+        Ok(learned)
+    }
+}
+
+async fn types(conn: &mut PgConnection, statement: &Statement) -> Result<Vec<Type>> {
+    let text = statement.text(|place| format!("${}", place + 1));
+    let untyped = || vec![Type::Other("text".to_owned()); statement.values.len()];
+    // A call cannot be prepared, and a statement without values has nothing to tell.
+    let is_call = text.trim_start().get(..4).is_some_and(|word| word.eq_ignore_ascii_case("call"));
+    if is_call || statement.values.is_empty() {
+        return Ok(untyped());
+    }
+    let number = statement.number;
+    let failed = |error: sqlx::Error| match &error {
+        sqlx::Error::Database(database) if database.code().is_some_and(|code| code.starts_with("42")) => {
+            // It has no values yet, so its words are safe to repeat.
+            let why = format!("statement {number} cannot be prepared");
+            Error::new(ErrorKind::Config, why).caused_by(error)
+        }
+        _ => classify(error, format_args!("looking at statement {number}")),
+    };
+    let name = format!("outbox_{}", Uuid::new_v4().simple());
+    let prepare = AssertSqlSafe(format!("prepare {name} as {text}"));
+    sqlx::raw_sql(prepare).execute(&mut *conn).await.map_err(failed)?;
+    let row = sqlx::query(TYPES).bind(&name).persistent(false).fetch_one(&mut *conn).await.map_err(failed)?;
+    let names: Vec<String> = row.get("types");
+    sqlx::raw_sql(AssertSqlSafe(format!("deallocate {name}"))).execute(conn).await.map_err(failed)?;
+    if names.len() != statement.values.len() {
+        return Ok(untyped());
+    }
+    Ok(names.into_iter().map(Type::of).collect())
+}

@@ -1,0 +1,132 @@
+//! The databases of handlers and inboxes. A connection is one pool, whoever uses it.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use outbox::{Error, ErrorKind, Inbox as _, MessageId, Once, Result, Sink, mysql, postgres, sqlite};
+use sqlx::{MySqlPool, PgPool, SqlitePool};
+use tokio::sync::Mutex;
+
+use super::config::inbox_table;
+use crate::connection::{Connection, Kind};
+use crate::plan::InboxPlan;
+
+/// An open database.
+#[derive(Clone)]
+pub enum Database {
+    /// PostgreSQL.
+    Postgres(PgPool),
+    /// SQLite.
+    Sqlite(SqlitePool),
+    /// MariaDB or MySQL.
+    MySql(MySqlPool),
+}
+
+impl Database {
+    /// Connects; a SQLite file is made if there is none.
+    pub async fn connect(connection: &Connection) -> Result<Self> {
+        let url = connection.url.reveal();
+        match connection.kind {
+            Kind::Postgres => Ok(Self::Postgres(postgres::Outbox::connect(url).await?.pool().clone())),
+            Kind::Sqlite => Ok(Self::Sqlite(sqlite::Outbox::connect(url).await?.pool().clone())),
+            Kind::MySql => Ok(Self::MySql(mysql::connect(url).await?)),
+            Kind::Amqp | Kind::Kafka | Kind::Smtp => {
+                Err(Error::new(ErrorKind::Config, "this is no connection to a database"))
+            }
+        }
+    }
+
+    /// Connects to a database that must be there.
+    pub async fn open(connection: &Connection) -> Result<Self> {
+        // Connecting would make the file, and a mistyped path would go unnoticed.
+        match connection.sqlite_file() {
+            Some(file) if !file.exists() => Err(Error::new(ErrorKind::NotMigrated, "there is no such file")),
+            _ => Self::connect(connection).await,
+        }
+    }
+
+    /// Brings our tables in it to this version; tells which steps were taken.
+    pub async fn migrate(&self) -> Result<Vec<String>> {
+        match self {
+            Self::Postgres(pool) => postgres::Outbox::new(pool.clone()).migrate().await,
+            Self::Sqlite(pool) => sqlite::Outbox::new(pool.clone()).migrate().await,
+            Self::MySql(pool) => mysql::migrate(pool).await,
+        }
+    }
+}
+
+/// The databases of a run, each opened once, when somebody first asks for it.
+#[derive(Default)]
+pub struct Databases(Mutex<BTreeMap<String, Database>>);
+
+impl Databases {
+    /// The database of a connection, which must be there.
+    pub async fn open(&self, connection: &Connection) -> Result<Database> {
+        if let Some(database) = self.0.lock().await.get(&connection.name) {
+            return Ok(database.clone());
+        }
+        // Not under the lock: one that does not answer keeps nobody else waiting. Of two pools the first stays.
+        let database = Database::open(connection).await?;
+        Ok(self.0.lock().await.entry(connection.name.clone()).or_insert(database).clone())
+    }
+
+    /// An inbox; a table of somebody else's is checked.
+    pub async fn inbox(&self, plan: &InboxPlan) -> Result<Inbox> {
+        let table = plan.table.as_ref().map(|table| inbox_table(table, plan.window.is_some())).transpose()?;
+        Ok(match (self.open(&plan.connection).await?, table) {
+            (Database::Postgres(pool), None) => Inbox::Postgres(Arc::new(postgres::Inbox::new(pool))),
+            (Database::Postgres(pool), Some(table)) => {
+                Inbox::Postgres(Arc::new(postgres::Inbox::mapped(pool, table).await?))
+            }
+            (Database::Sqlite(pool), None) => Inbox::Sqlite(Arc::new(sqlite::Inbox::new(pool))),
+            (Database::Sqlite(pool), Some(table)) => {
+                Inbox::Sqlite(Arc::new(sqlite::Inbox::mapped(pool, table).await?))
+            }
+            (Database::MySql(pool), None) => Inbox::MySql(Arc::new(mysql::Inbox::new(pool))),
+            (Database::MySql(pool), Some(table)) => {
+                Inbox::MySql(Arc::new(mysql::Inbox::mapped(pool, table).await?))
+            }
+        })
+    }
+}
+
+/// An open inbox.
+pub enum Inbox {
+    /// In PostgreSQL.
+    Postgres(Arc<postgres::Inbox>),
+    /// In SQLite.
+    Sqlite(Arc<sqlite::Inbox>),
+    /// In MariaDB or MySQL.
+    MySql(Arc<mysql::Inbox>),
+}
+
+impl Inbox {
+    /// The sink behind the inbox: what the consumer has had does not reach it again.
+    pub fn once(&self, consumer: &str, sink: Arc<dyn Sink>) -> Arc<dyn Sink> {
+        match self {
+            Self::Postgres(inbox) => Arc::new(Once::new(inbox.clone(), consumer, sink)),
+            Self::Sqlite(inbox) => Arc::new(Once::new(inbox.clone(), consumer, sink)),
+            Self::MySql(inbox) => Arc::new(Once::new(inbox.clone(), consumer, sink)),
+        }
+    }
+
+    /// Whether it can be asked, which needs its table.
+    pub async fn check(&self) -> Result<()> {
+        let id = MessageId::from("outboxd-doctor");
+        match self {
+            Self::Postgres(inbox) => inbox.known("outboxd-doctor", &[&id]).await.map(drop),
+            Self::Sqlite(inbox) => inbox.known("outboxd-doctor", &[&id]).await.map(drop),
+            Self::MySql(inbox) => inbox.known("outboxd-doctor", &[&id]).await.map(drop),
+        }
+    }
+
+    /// Forgets one step of ids that are older than the window; tells how many.
+    pub async fn prune(&self, window: Duration, step: u32) -> Result<u64> {
+        match self {
+            Self::Postgres(inbox) => inbox.prune(window, step).await,
+            Self::Sqlite(inbox) => inbox.prune(window, step).await,
+            Self::MySql(inbox) => inbox.prune(window, step).await,
+        }
+    }
+}

@@ -1,0 +1,142 @@
+//! What is delivered to: brokers, files, handlers.
+
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use futures_util::future::{BoxFuture, FutureExt as _};
+use outbox::http::Endpoint;
+use outbox::lines::Lines;
+use outbox::meter::Meters;
+use outbox::rabbitmq::Exchange;
+use outbox::smtp::Mailer;
+use outbox::{Cause, Error, ErrorKind, Message, Outcome, Result, Sink, code};
+use tokio::sync::OnceCell;
+use tokio_util::sync::CancellationToken;
+
+use super::config::{endpoint_config, exchange_config, mail_config, meter_config, topic_config};
+use super::database::Databases;
+use crate::connection::Connection;
+use crate::options::TopicOptions;
+use crate::plan::{SinkPlan, Target};
+
+/// The sinks of a run. What several pipes lead to is one and the same, save for the inbox before it: there each pipe
+/// is a consumer of its own.
+pub struct Sinks {
+    shared: BTreeMap<String, Arc<dyn Sink>>,
+    databases: Arc<Databases>,
+}
+
+impl Sinks {
+    /// None yet; databases are those that handlers and inboxes share.
+    pub fn new(databases: Arc<Databases>) -> Self {
+        Self { shared: BTreeMap::new(), databases }
+    }
+
+    /// Makes a sink ready, as far as that needs no database. `unread` is told when nobody reads standard output any
+    /// more. Servers that are not there are no error here.
+    pub fn prepare(&mut self, plan: &SinkPlan, unread: &CancellationToken) -> Result<()> {
+        let sink: Arc<dyn Sink> = match &plan.target {
+            Target::Stdout => Arc::new(Lines::writer("standard output", Stdout { unread: unread.clone() })),
+            Target::File(path) => Arc::new(Lines::file(path)),
+            Target::Exchange(connection, options) => {
+                Arc::new(Exchange::new(connection.url.reveal(), exchange_config(options)?)?)
+            }
+            Target::Topic(connection, options) => topic(connection, options)?,
+            Target::Http(options) => Arc::new(Endpoint::new(endpoint_config(options)?)?),
+            Target::Mail(connection, options) => {
+                let config = mail_config(options, connection.plaintext)?;
+                Arc::new(Mailer::new(connection.url.reveal(), config)?)
+            }
+            Target::Metrics(meters) => Arc::new(Meters::new(meter_config(meters)?)?),
+            Target::Sql(..) | Target::ErrorLog(..) => {
+                return Err(Error::new(ErrorKind::Config, "this outboxd cannot run such a sink yet"));
+            }
+        };
+        self.shared.insert(plan.name.clone(), sink);
+        Ok(())
+    }
+
+    /// The sink as a pipe has it; none if it could not be made ready.
+    pub fn of_pipe(&self, plan: &SinkPlan, pipe: &str) -> Option<Arc<dyn Sink>> {
+        let sink = self.shared.get(&plan.name)?.clone();
+        let Some(inbox) = &plan.inbox else { return Some(sink) };
+        let (databases, inbox, pipe) = (self.databases.clone(), inbox.clone(), pipe.to_owned());
+        Some(Arc::new(Later::new(move || {
+            let (databases, inbox, pipe, sink) =
+                (databases.clone(), inbox.clone(), pipe.clone(), sink.clone());
+            async move { Ok(databases.inbox(&inbox).await?.once(&pipe, sink)) }.boxed()
+        })))
+    }
+}
+
+/// A sink with a database that may not be there yet. Until it is, nothing is delivered and nothing charged, as with
+/// every other outage, and the other pipes go on.
+struct Later {
+    open: Box<dyn Fn() -> BoxFuture<'static, Result<Arc<dyn Sink>>> + Send + Sync>,
+    sink: OnceCell<Arc<dyn Sink>>,
+}
+
+impl Later {
+    fn new(open: impl Fn() -> BoxFuture<'static, Result<Arc<dyn Sink>>> + Send + Sync + 'static) -> Self {
+        Self { open: Box::new(open), sink: OnceCell::new() }
+    }
+}
+
+#[async_trait]
+impl Sink for Later {
+    async fn deliver(&self, messages: &[Message]) -> Vec<Outcome> {
+        let error = match self.sink.get_or_try_init(&self.open).await {
+            Ok(sink) => return sink.deliver(messages).await,
+            Err(error) => error,
+        };
+        let code = match error.kind() {
+            ErrorKind::Denied => code::FORBIDDEN,
+            ErrorKind::Timeout => code::TIMEOUT,
+            _ => code::UNREACHABLE,
+        };
+        let why = format!("its database cannot be used: {}; {}", error.chain(), error.advice());
+        vec![Outcome::Unavailable(Cause::new(code, why)); messages.len()]
+    }
+}
+
+#[cfg(feature = "kafka")]
+fn topic(connection: &Connection, options: &TopicOptions) -> Result<Arc<dyn Sink>> {
+    let config = topic_config(options)?;
+    Ok(Arc::new(outbox::kafka::Topic::new(connection.url.reveal(), config)?))
+}
+
+#[cfg(not(feature = "kafka"))]
+fn topic(_: &Connection, options: &TopicOptions) -> Result<Arc<dyn Sink>> {
+    topic_config(options)?.check()?;
+    Err(Error::new(ErrorKind::Config, super::WITHOUT_KAFKA))
+}
+
+/// Standard output, which tells when its reader has gone (`| head`).
+struct Stdout {
+    unread: CancellationToken,
+}
+
+impl Stdout {
+    fn check<T>(&self, result: io::Result<T>) -> io::Result<T> {
+        if let Err(error) = &result
+            && error.kind() == io::ErrorKind::BrokenPipe
+            && !self.unread.is_cancelled()
+        {
+            tracing::info!("nobody reads standard output any more");
+            self.unread.cancel();
+        }
+        result
+    }
+}
+
+impl Write for Stdout {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.check(io::stdout().lock().write(bytes))
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.check(io::stdout().lock().flush())
+    }
+}

@@ -1,0 +1,52 @@
+//! A look at a handler and at its inbox. Nothing is handled: no request, no letter, no statement.
+
+use outbox::Finding;
+use outbox::http::Endpoint;
+use outbox::smtp::Mailer;
+
+use crate::backends::{self, Database, Databases};
+use crate::connection::Connection;
+use crate::options::{EndpointOptions, MailOptions};
+use crate::plan::InboxPlan;
+
+/// Whether somebody listens at an endpoint.
+pub async fn endpoint(options: &EndpointOptions) -> Finding {
+    let checked = async { Endpoint::new(backends::endpoint_config(options)?)?.check().await };
+    match checked.await {
+        Ok(()) => Finding::ok("endpoint", "somebody listens; nothing was posted"),
+        Err(error) => Finding::error("endpoint", &error),
+    }
+}
+
+/// Whether a mail server lets us in.
+pub async fn mail(connection: &Connection, options: &MailOptions) -> Finding {
+    let checked = async {
+        let config = backends::mail_config(options, connection.plaintext)?;
+        Mailer::new(connection.url.reveal(), config)?.check().await
+    };
+    match checked.await {
+        Ok(()) => Finding::ok("mail server", format!("{} lets us in; nothing was sent", connection.url)),
+        Err(error) => Finding::error("mail server", &error),
+    }
+}
+
+/// Whether the database of a handler can be reached.
+pub async fn database(connection: &Connection) -> Finding {
+    match Database::open(connection).await {
+        Ok(_) => Finding::ok("connection", format!("connected to {}", connection.url)),
+        Err(error) => Finding::error("connection", &error),
+    }
+}
+
+/// Whether an inbox is there and can be asked.
+pub async fn inbox(plan: &InboxPlan) -> Finding {
+    let place = match &plan.table {
+        None => format!("in {}", plan.connection),
+        Some(table) => format!("table '{}' in {}", table.table, plan.connection),
+    };
+    let checked = async { Databases::default().inbox(plan).await?.check().await };
+    match checked.await {
+        Ok(()) => Finding::ok("inbox", format!("{place}: there, and can be asked")),
+        Err(error) => Finding::error("inbox", &error),
+    }
+}

@@ -1,0 +1,111 @@
+//! The rules of sinks that handle messages, as far as they can be told without asking anybody.
+
+use std::collections::BTreeMap;
+
+use super::inbox::check_identifier;
+use super::{Checker, Known, Places, SinkPlan, Target};
+use crate::backends;
+use crate::config::TemplateConfig;
+use crate::mistake::{At, Place};
+use crate::options::{EndpointOptions, ErrorLogOptions, MailOptions, MeterOptions};
+
+/// Whether all else can be looked at: what is wrong with a template is told by itself.
+pub(super) fn are_templates(templates: &[TemplateConfig]) -> bool {
+    templates.iter().all(|template| backends::check_template(&template.text).is_ok())
+}
+
+impl Checker<'_> {
+    pub(super) fn endpoint(
+        &self,
+        whose: &str,
+        options: &EndpointOptions,
+        templates: &[TemplateConfig],
+        place: Place,
+        secret_place: Place,
+    ) {
+        let secrets = options.secrets.iter().map(|secret| backends::check_secret(secret.reveal()));
+        if let Some(Err(rule)) = secrets.into_iter().find(Result::is_err) {
+            let help = "write whsec_ and 24 to 64 bytes in base64, as `openssl rand -base64 32` makes them";
+            self.mistakes.note(secret_place, format!("{whose}.secret: {rule}"), help);
+        } else if are_templates(templates)
+            && let Err(rule) = backends::check_endpoint(options)
+        {
+            // The URL is not repeated: it may hold a secret in any part.
+            self.mistakes.note(place, format!("{whose}.http: {rule}"), "see the reference of [sinks.NAME]");
+        }
+    }
+
+    pub(super) fn mail(
+        &self,
+        whose: &str,
+        options: &MailOptions,
+        templates: &[TemplateConfig],
+        place: Place,
+    ) {
+        let is_whole = !options.to.is_empty() && !options.from.is_empty();
+        let has_text = options.text.is_some() || options.html.is_some();
+        if is_whole
+            && has_text
+            && are_templates(templates)
+            && let Err(rule) = backends::check_mail(options)
+        {
+            let help = "write an address as in shop@example.com or Shop <shop@example.com>";
+            self.mistakes.note(place, format!("{whose}: {rule}"), help);
+        }
+    }
+
+    pub(super) fn error_log(&self, whose: &str, options: &ErrorLogOptions, place: Place) {
+        let ErrorLogOptions::Mapped(mapped) = options else { return };
+        let names = mapped.columns.iter().map(|(_, column)| column).chain([&mapped.table]);
+        for name in names {
+            if let Err(rule) = check_identifier(name) {
+                let what = format!("{whose}.error_log: '{name}' {rule}");
+                self.mistakes.note(place, what, "write it as the database has it, without quotes");
+            }
+        }
+    }
+
+    /// Figures of one name must be of one kind, whichever sink they are in: there is one endpoint.
+    pub(super) fn figures(
+        &self,
+        whose: &str,
+        meters: &[At<MeterOptions>],
+        templates: &[TemplateConfig],
+        sinks: &Known<SinkPlan>,
+    ) {
+        let elsewhere = sinks.values().flatten().filter_map(|sink| match &sink.target {
+            Target::Metrics(meters) => Some(meters),
+            _ => None,
+        });
+        let mut kinds: BTreeMap<&str, _> =
+            elsewhere.flatten().map(|meter| (meter.name.as_str(), meter.kind)).collect();
+        for At { value: meter, place } in meters {
+            if are_templates(templates)
+                && let Err(rule) = backends::check_meter(meter)
+            {
+                let help = "see the reference of [sinks.NAME.metrics[]]";
+                self.mistakes.note(*place, format!("{whose}.metrics: {rule}"), help);
+            }
+            let kind = *kinds.entry(&meter.name).or_insert(meter.kind);
+            if kind != meter.kind {
+                let what = format!(
+                    "{whose}.metrics: '{}' is a {} and a {}",
+                    meter.name,
+                    kind.as_str(),
+                    meter.kind.as_str()
+                );
+                self.mistakes.note(*place, what, "give one of them another name");
+            }
+        }
+    }
+
+    /// What is counted and never shown helps nobody.
+    pub(super) fn unread_figures(&self, sinks: &Known<SinkPlan>, listens: bool, places: &Places) {
+        let counts = |sink: &&SinkPlan| matches!(sink.target, Target::Metrics(_));
+        for sink in sinks.values().flatten().filter(counts).filter(|_| !listens) {
+            let what = format!("sinks.{}: nobody can read its figures, because nothing listens", sink.name);
+            let place = places.sinks.get(&sink.name).copied().unwrap_or_default();
+            self.mistakes.warn(place, what, "add [http] with listen = \"127.0.0.1:8480\"");
+        }
+    }
+}

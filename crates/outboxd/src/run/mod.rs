@@ -1,0 +1,151 @@
+//! `run`: every pipe of the plan, until a signal.
+//!
+//! Sources are independent of each other, and so are pipes: what stops one for good is told once, and the
+//! others go on. What is only out of reach is waited for.
+
+mod upkeep;
+mod worker;
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+use crate::backends::{Databases, Sinks};
+use crate::cli::args::RunArgs;
+use crate::mistake::did_you_mean;
+use crate::plan::{PipePlan, Plan, Target};
+use crate::publishers;
+use crate::trouble::{Exit, Trouble};
+pub use worker::RECONNECT;
+use worker::SourceWorker;
+
+/// Runs the pipes; ends when all have ended.
+pub async fn run(plan: &Plan, args: &RunArgs) -> anyhow::Result<Exit> {
+    let chosen = choose(plan, &args.pipe)?;
+    let stop = CancellationToken::new();
+    listen(stop.clone())?;
+    // A pipe to a broker does not care whether somebody reads the output of another.
+    let only_stdout = chosen.iter().all(|pipe| plan.sinks[&pipe.to].target == Target::Stdout);
+    let unread = if only_stdout { stop.clone() } else { CancellationToken::new() };
+    // Before the sinks: what they measure must have somewhere to go.
+    let until = stop.child_token();
+    let serving = match &plan.http {
+        Some(http) if !args.once => Some(publishers::listen(plan, http, &until).await?),
+        _ => None,
+    };
+    let mut worst = Exit::Ok;
+    let databases = Arc::new(Databases::default());
+    let mut sinks = Sinks::new(databases.clone());
+    for name in chosen.iter().map(|pipe| &pipe.to).collect::<BTreeSet<_>>() {
+        let sink = &plan.sinks[name];
+        if let Err(error) = sinks.prepare(sink, &unread) {
+            let trouble = Trouble::at_sink("its pipes do not run: cannot use the sink", sink, &error);
+            tracing::error!(sink = name, "{trouble}; {}", trouble.help());
+            worst = trouble.exit;
+        }
+    }
+    let ready = |pipe: &PipePlan| sinks.of_pipe(&plan.sinks[&pipe.to], &pipe.name);
+    let chosen: Vec<_> = chosen.into_iter().filter_map(|pipe| Some((pipe, ready(pipe)?))).collect();
+    let owner = owner_name(plan.relay.as_deref());
+    let mut tasks = JoinSet::new();
+    for name in chosen.iter().map(|(pipe, _)| &pipe.from).collect::<BTreeSet<_>>() {
+        let source = Arc::new(plan.sources[name].clone());
+        let pipes = chosen.iter().filter(|(pipe, _)| pipe.from == *name);
+        let pipes = pipes.map(|(pipe, sink)| ((*pipe).clone(), sink.clone())).collect();
+        let worker =
+            SourceWorker { source, pipes, owner: owner.clone(), stop: stop.clone(), once: args.once };
+        tasks.spawn(worker.work());
+    }
+    // Ends with the last pipe, which may be before anybody stops us.
+    let upkeep = stop.child_token();
+    let _stop_upkeep = upkeep.clone().drop_guard();
+    if !args.once {
+        for (inbox, window) in upkeep::windows(plan) {
+            tokio::spawn(upkeep::prune(databases.clone(), inbox, window, upkeep.clone()));
+        }
+    }
+    tracing::info!(owner, pipes = chosen.len(), "outboxd is up");
+    while let Some(ended) = tasks.join_next().await {
+        let exit = ended.unwrap_or_else(|panic| {
+            tracing::error!(%panic, "a source ended by a bug");
+            Exit::Failed
+        });
+        if worst == Exit::Ok {
+            worst = exit;
+        }
+    }
+    until.cancel();
+    if let Some(serving) = serving {
+        serving.ended().await;
+    }
+    tracing::info!("outboxd is down");
+    Ok(worst)
+}
+
+fn choose<'p>(plan: &'p Plan, names: &[String]) -> Result<Vec<&'p PipePlan>, Trouble> {
+    if let Some(name) = names.iter().find(|name| !plan.pipes.contains_key(*name)) {
+        let help = did_you_mean(name, plan.pipes.keys().map(String::as_str));
+        return Err(Trouble::usage(format!("there is no pipe '{name}'"), help));
+    }
+    let chosen: Vec<_> =
+        plan.pipes.values().filter(|pipe| names.is_empty() || names.contains(&pipe.name)).collect();
+    if chosen.is_empty() {
+        let help = "add one: [pipes.NAME] with from = \"source\" and to = \"sink\"";
+        return Err(Trouble::new(Exit::Config, "there is no pipe in the configuration", help));
+    }
+    Ok(chosen)
+}
+
+/// The first signal drains, the second leaves.
+fn listen(stop: CancellationToken) -> anyhow::Result<()> {
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let mut terminate = signal(SignalKind::terminate())?;
+    tokio::spawn(async move {
+        let mut signals = 0;
+        loop {
+            let name = tokio::select! {
+                _ = interrupt.recv() => "SIGINT",
+                _ = terminate.recv() => "SIGTERM",
+            };
+            signals += 1;
+            if signals > 1 {
+                tracing::warn!(signal = name, "leaving at once; leases will run out");
+                std::process::exit(Exit::Interrupted as i32);
+            }
+            tracing::info!(signal = name, "stopping; a second signal leaves at once");
+            stop.cancel();
+        }
+    });
+    Ok(())
+}
+
+/// The configured name or the host, with process and something random: two relays never take each other for
+/// themselves, also when they share a configuration.
+fn owner_name(configured: Option<&str>) -> String {
+    let name = configured.map_or_else(host_name, str::to_owned);
+    format!("{name}:{}:{:08x}", std::process::id(), rand::random::<u32>())
+}
+
+fn host_name() -> String {
+    let host = std::fs::read_to_string("/proc/sys/kernel/hostname").ok();
+    let host = host.or_else(|| std::env::var("HOSTNAME").ok()).unwrap_or_default();
+    let host = host.trim();
+    if host.is_empty() { "localhost".to_owned() } else { host.to_owned() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn two_relays_with_one_configuration_have_two_names() {
+        let (one, two) = (owner_name(Some("relay-1")), owner_name(Some("relay-1")));
+        let start = format!("relay-1:{}:", std::process::id());
+        assert!(one.starts_with(&start) && two.starts_with(&start), "{one} {two}");
+        assert_ne!(one, two);
+        assert!(!owner_name(None).starts_with(':'));
+    }
+}
