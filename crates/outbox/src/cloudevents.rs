@@ -166,6 +166,11 @@ pub fn is_json(content_type: &str) -> bool {
     media == "application/json" || media == "text/json" || media.ends_with("+json")
 }
 
+/// The name of the header that an extension attribute becomes: one of ours if it is known, else its own.
+pub fn header_of(attribute: &str) -> &str {
+    KNOWN.iter().find(|(_, known)| *known == attribute).map_or(attribute, |(header, _)| header)
+}
+
 /// A structured event read back: the message, and the `source` that it names.
 ///
 /// Of what [`structured`] wrote it restores the message exactly; extension attributes of somebody else's event
@@ -195,8 +200,7 @@ pub fn parse(event: &[u8]) -> Result<(Message, String)> {
     };
     let payload = payload(&content_type, members.remove("data"), members.remove("data_base64"))?;
     for (name, value) in &members {
-        let known = KNOWN.iter().find(|(_, attribute)| attribute == name);
-        headers.insert(known.map_or(name.as_str(), |(header, _)| *header).to_owned(), plain(name, value)?);
+        headers.insert(header_of(name).to_owned(), plain(name, value)?);
     }
     let mut message = Message::new(kind, payload).id(id).content_type(content_type).occurred_at(occurred_at);
     message.key = key;

@@ -76,6 +76,7 @@ mod finding;
 pub mod http;
 mod inbox;
 pub mod kafka;
+pub mod letters;
 pub mod lines;
 mod lineup;
 pub mod memory;

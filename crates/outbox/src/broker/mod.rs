@@ -1,6 +1,7 @@
 //! What the sources on a broker share: how a message that anybody made is read, which retry queue or topic it waits
 //! in, what is written on it when it moves, and which keys wait meanwhile. Pure: no I/O.
 
+mod died;
 mod picks;
 mod steps;
 
@@ -9,6 +10,9 @@ mod held;
 #[cfg(any(feature = "rabbitmq", feature = "kafka"))]
 mod tracks;
 
+pub use died::Died;
+#[cfg(any(feature = "rabbitmq", feature = "kafka"))]
+pub(crate) use died::is_of_death;
 #[cfg(any(feature = "rabbitmq", feature = "kafka"))]
 pub(crate) use held::{Came, Held};
 pub use picks::{Pick, Picks};

@@ -30,8 +30,10 @@ pub(crate) struct Tracks {
     pub(crate) first_at: Option<Timestamp>,
     /// When it is due.
     pub(crate) due: Option<Timestamp>,
-    cause: Option<Cause>,
-    at: Option<Timestamp>,
+    /// Why it last failed.
+    pub(crate) cause: Option<Cause>,
+    /// When it last failed.
+    pub(crate) at: Option<Timestamp>,
 }
 
 impl Tracks {

@@ -15,6 +15,7 @@
 pub mod admin;
 pub mod broker;
 pub mod inbox;
+pub mod letters;
 pub mod sink;
 pub mod source;
 pub mod store;

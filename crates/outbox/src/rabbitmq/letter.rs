@@ -1,18 +1,27 @@
 //! A message as it comes from a queue, and as it is sent on to another one.
 
+use std::collections::BTreeMap;
+
 use bytes::Bytes;
 use jiff::Timestamp;
 use lapin::BasicProperties;
 use lapin::types::{AMQPValue, FieldTable, LongString, ShortString};
 
 use super::config::SHORT;
-use super::envelope::Envelope;
+use super::envelope::{Envelope, RESERVED};
 use super::topology::short;
-use crate::broker::{Picks, Raw, Read, Tracks};
+use crate::broker::{Died, Picks, Raw, Read, Tracks, is_of_death};
 use crate::message::{Headers, MessageId, header};
 
 /// Written to disk before it is confirmed.
 const PERSISTENT: u8 = 2;
+
+/// What a quorum queue notes on a message that it hands out again. It is about the delivery, not about the message: were
+/// it kept, the same message would look different every time.
+const NOTES: [&str; 2] = [HANDED_OUT, "x-acquired-count"];
+
+/// How often a quorum queue has handed a message out before.
+const HANDED_OUT: &str = "x-delivery-count";
 
 /// A message from a queue, as it came.
 #[derive(Debug)]
@@ -74,18 +83,63 @@ impl Letter {
         raw.read(picks, max_payload)
     }
 
+    /// How often its queue has handed it out before; none if it does not count, as only quorum queues do.
+    pub(super) fn handed_out(&self) -> Option<u64> {
+        text(self.properties.headers().as_ref()?.inner().get(HANDED_OUT)?)?.parse().ok()
+    }
+
+    /// What RabbitMQ itself has written about the death of the message, if it did.
+    pub(super) fn death(&self) -> Died {
+        let deaths = self.properties.headers().as_ref().and_then(|table| table.inner().get("x-death"));
+        let Some(AMQPValue::FieldArray(deaths)) = deaths else { return Died::default() };
+        let tables = deaths.as_slice().iter().filter_map(|death| match death {
+            AMQPValue::FieldTable(table) => Some(table.inner()),
+            _ => None,
+        });
+        let number = |table: &BTreeMap<ShortString, AMQPValue>, name: &str| {
+            table.get(name).and_then(text).and_then(|text| text.parse::<i64>().ok())
+        };
+        // The newest stands first.
+        let Some(newest) = tables.clone().next() else { return Died::default() };
+        let at = number(newest, "time").and_then(|seconds| Timestamp::from_second(seconds).ok());
+        let count = tables.last().and_then(|first| number(first, "count")).unwrap_or(0);
+        Died { at, attempts: u32::try_from(count).unwrap_or(0), ..Died::default() }
+    }
+
     /// The envelope for another queue: all that it came with, and these headers instead of those that an earlier
     /// move wrote on it.
     pub(super) fn envelope(&self, to: &str, known: &Known, added: Vec<(&str, String)>) -> Envelope {
-        let old = self.properties.headers().as_ref().map(FieldTable::inner);
-        let mut headers = FieldTable::default();
-        for (name, value) in old.into_iter().flatten().filter(|(name, _)| !is_of_move(name.as_str(), &added))
-        {
-            headers.insert(name.clone(), value.clone());
-        }
-        let added = added.into_iter().chain([(header::DESTINATION, known.destination.clone())]);
-        for (name, value) in added {
-            headers.insert(short(name), AMQPValue::LongString(LongString::from(value)));
+        self.copy(to, known, |name| !is_of_move(name, &added), &added)
+    }
+
+    /// The envelope for the queue where it died: all that it came with before it failed there.
+    pub(super) fn returned(&self, to: &str, known: &Known, added: &[(&str, String)]) -> Envelope {
+        self.copy(
+            to,
+            known,
+            |name| !is_of_death(name) && added.iter().all(|(other, _)| *other != name),
+            added,
+        )
+    }
+
+    /// The envelope for another place in its own queue: with all that is written on it.
+    pub(super) fn anew(&self, queue: &str) -> Envelope {
+        let headers = self.headers(|_| true);
+        let properties = kept(&self.properties).with_delivery_mode(PERSISTENT).with_headers(headers);
+        Envelope { routing_key: short(queue), properties, weight: 5 * SHORT }
+    }
+
+    fn copy(
+        &self,
+        to: &str,
+        known: &Known,
+        keep: impl Fn(&str) -> bool,
+        added: &[(&str, String)],
+    ) -> Envelope {
+        let mut headers = self.headers(keep);
+        let destination = (header::DESTINATION, known.destination.clone());
+        for (name, value) in added.iter().chain([&destination]) {
+            headers.insert(short(name), AMQPValue::LongString(LongString::from(value.as_str())));
         }
         let mut properties = kept(&self.properties).with_delivery_mode(PERSISTENT).with_headers(headers);
         // What comes back as unroutable is known by its id.
@@ -95,6 +149,20 @@ impl Letter {
             properties = properties.with_message_id(id);
         }
         Envelope { routing_key: short(to), properties, weight: 5 * SHORT }
+    }
+
+    /// The headers that go along; never those by which the broker would route a copy elsewhere.
+    fn headers(&self, keep: impl Fn(&str) -> bool) -> FieldTable {
+        let old = self.properties.headers().as_ref().map(FieldTable::inner);
+        let mut headers = FieldTable::default();
+        let kept = |name: &ShortString| {
+            let name = name.as_str();
+            !NOTES.contains(&name) && !RESERVED.contains(&name) && keep(name)
+        };
+        for (name, value) in old.into_iter().flatten().filter(|(name, _)| kept(name)) {
+            headers.insert(name.clone(), value.clone());
+        }
+        headers
     }
 }
 
@@ -113,14 +181,11 @@ fn kept(old: &BasicProperties) -> BasicProperties {
     new
 }
 
-/// Headers by which the broker would route it elsewhere too, or that it counts by.
-const OF_BROKER: [&str; 4] = ["CC", "BCC", "x-death", "x-delivery-count"];
-
 /// Whether a header is of an earlier move, or was noted by the broker on the way out of a retry queue.
 fn is_of_move(name: &str, added: &[(&str, String)]) -> bool {
     let of_error = added.iter().any(|(name, _)| *name == header::ERROR_ORIGIN);
     name.starts_with("x-retry-")
-        || OF_BROKER.contains(&name)
+        || name == "x-death"
         || name.starts_with("x-first-death-")
         || name.starts_with("x-last-death-")
         || (of_error && name.starts_with("x-error-"))
@@ -132,6 +197,9 @@ fn texts(table: Option<&FieldTable>) -> (Headers, Vec<String>) {
     let (mut headers, mut odd) = (Headers::new(), Vec::new());
     for (name, value) in table.into_iter().flat_map(FieldTable::inner) {
         let name = name.as_str().to_owned();
+        if NOTES.contains(&name.as_str()) {
+            continue;
+        }
         match text(value) {
             Some(text) => drop(headers.insert(name, text)),
             None => odd.push(name),

@@ -4,7 +4,8 @@
 //! broker's answers, `connection.rs` keeps the connection, `topology.rs` makes or checks what must be there.
 //!
 //! `source.rs` reads a queue, `letter.rs` is a message as it comes and goes on, `moves.rs` sends it to a retry queue or
-//! to the dead letters, `work_topology.rs` makes or checks these queues.
+//! to the dead letters, `work_topology.rs` makes or checks these queues. `dead_queue.rs` shows and repairs the dead letters,
+//! `reading.rs` goes through a queue without changing it.
 //!
 //! The driver logs every returned message with its payload, and errors that the outcomes tell already: a program
 //! that must keep payloads out of its log turns the target `lapin` off.
@@ -13,6 +14,7 @@ mod batch;
 mod config;
 mod confirm;
 mod connection;
+mod dead_queue;
 mod desk;
 mod envelope;
 mod error;
@@ -20,6 +22,7 @@ mod examine;
 mod letter;
 mod moves;
 mod publish;
+mod reading;
 mod sink;
 mod source;
 mod topology;
@@ -27,6 +30,7 @@ mod work_config;
 mod work_topology;
 
 pub use config::{ExchangeConfig, ExchangeKind, QueueConfig, QueueKind, Topology};
+pub use dead_queue::DeadQueue;
 pub use error::TOPOLOGY;
 pub use examine::PROBE;
 pub use sink::Exchange;

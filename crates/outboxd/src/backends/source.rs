@@ -7,7 +7,7 @@ use outbox::admin::Admin;
 use outbox::policy::{OnDead, Order};
 use outbox::rabbitmq::WorkQueue;
 use outbox::table::{Mapping, Reading};
-use outbox::{Error, ErrorKind, Message, MessageId, Result, Source, mysql, postgres, sqlite};
+use outbox::{Error, ErrorKind, Message, MessageId, Result, Source, Store, mysql, postgres, sqlite};
 
 use super::config::work_queue_config;
 use crate::connection::Kind;
@@ -189,6 +189,17 @@ impl Log {
                 Err(Error::new(ErrorKind::Invalid, "a mapped table is written by its application"))
             }
         }
+    }
+
+    /// Where a publisher keeps what it cannot send; `pipe` is the one that delivers it.
+    pub fn store(&self, pipe: &PipePlan) -> Result<Arc<dyn Store>> {
+        let holds = reading(&pipe.options, "").holds;
+        Ok(match self {
+            Self::Postgres(outbox) => Arc::new(outbox.store(&pipe.name)),
+            Self::Sqlite(outbox) => Arc::new(outbox.store(&pipe.name)),
+            Self::PostgresTable(table) => table.store(holds)?,
+            Self::MySqlTable(table) => table.store(holds)?,
+        })
     }
 
     /// The cursors of a pipe, one per lane.

@@ -17,7 +17,9 @@ use crate::backends::{Databases, Sinks};
 use crate::cli::args::RunArgs;
 use crate::mistake::did_you_mean;
 use crate::plan::{PipePlan, Plan, Target};
+use crate::publishers;
 use crate::trouble::{Exit, Trouble};
+pub use worker::RECONNECT;
 use worker::SourceWorker;
 
 /// Runs the pipes; ends when all have ended.
@@ -28,6 +30,12 @@ pub async fn run(plan: &Plan, args: &RunArgs) -> anyhow::Result<Exit> {
     // A pipe to a broker does not care whether somebody reads the output of another.
     let only_stdout = chosen.iter().all(|pipe| plan.sinks[&pipe.to].target == Target::Stdout);
     let unread = if only_stdout { stop.clone() } else { CancellationToken::new() };
+    // Before the sinks: what they measure must have somewhere to go.
+    let until = stop.child_token();
+    let serving = match &plan.http {
+        Some(http) if !args.once => Some(publishers::listen(plan, http, &until).await?),
+        _ => None,
+    };
     let mut worst = Exit::Ok;
     let databases = Arc::new(Databases::default());
     let mut sinks = Sinks::new(databases.clone());
@@ -68,6 +76,10 @@ pub async fn run(plan: &Plan, args: &RunArgs) -> anyhow::Result<Exit> {
         if worst == Exit::Ok {
             worst = exit;
         }
+    }
+    until.cancel();
+    if let Some(serving) = serving {
+        serving.ended().await;
     }
     tracing::info!("outboxd is down");
     Ok(worst)

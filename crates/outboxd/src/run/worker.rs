@@ -16,7 +16,7 @@ use crate::plan::{PipePlan, SourcePlan};
 use crate::trouble::{Exit, Trouble};
 
 /// How long a source that cannot be opened is left alone.
-const RECONNECT: Backoff = Backoff { first: Duration::from_secs(1), most: Duration::from_secs(30) };
+pub const RECONNECT: Backoff = Backoff { first: Duration::from_secs(1), most: Duration::from_secs(30) };
 
 /// A source with the pipes that read from it.
 pub(super) struct SourceWorker {

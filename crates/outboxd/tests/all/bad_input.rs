@@ -26,7 +26,7 @@ fn an_unknown_scheme() {
     );
     assert_eq!(
         help,
-        "known are sqlite:, postgres:, postgresql:, mysql:, mariadb:, amqp:, amqps:, kafka:, kafka+ssl:"
+        "known are sqlite:, postgres:, postgresql:, mysql:, mariadb:, amqp:, amqps:, kafka:, kafka+ssl:, smtp:, smtps:"
     );
 }
 

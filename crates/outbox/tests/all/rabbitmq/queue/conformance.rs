@@ -9,15 +9,15 @@ use testbed::Proxy;
 use super::super::{EXCHANGE, Scene, proxy};
 use super::config;
 
-struct Queue {
-    scene: Scene,
+pub(super) struct Queue {
+    pub(super) scene: Scene,
     proxy: Proxy,
     relay: Exchange,
-    config: WorkQueueConfig,
+    pub(super) config: WorkQueueConfig,
 }
 
 impl Queue {
-    async fn new(kind: QueueKind) -> Option<Self> {
+    pub(super) async fn new(kind: QueueKind) -> Option<Self> {
         let scene = Scene::shared().await?;
         let proxy = proxy(&scene).await;
         let mut config = config(&[100, 700]);

@@ -2,6 +2,7 @@
 
 mod bad_input;
 mod conformance;
+mod letters;
 mod order;
 mod outage;
 mod retries;

@@ -1,0 +1,55 @@
+//! The figures of this process, as Prometheus reads them.
+
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use anyhow::{Context as _, anyhow};
+use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
+use tokio_util::sync::CancellationToken;
+
+/// The bounds of a histogram that has none of its own: seconds, from a blink to a minute.
+const BUCKETS: [f64; 12] = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 60.0];
+
+/// How often what was measured is put into its buckets, when nobody asks.
+const UPKEEP: Duration = Duration::from_secs(5);
+
+/// Messages that were published, by publisher and by what became of them.
+pub(super) const PUBLISHED: &str = "outboxd_published_total";
+
+/// What `/metrics` shows.
+#[derive(Clone)]
+pub struct Figures(PrometheusHandle);
+
+impl Figures {
+    /// Makes this the place where every figure of the process goes; `buckets` are those of histograms that have their
+    /// own. A process has one such place, so that a second call gives the first.
+    pub fn install<'b>(buckets: impl IntoIterator<Item = (&'b str, &'b [f64])>) -> anyhow::Result<Self> {
+        static INSTALLED: OnceLock<Result<PrometheusHandle, String>> = OnceLock::new();
+        let install = || {
+            let mut builder = PrometheusBuilder::new().set_buckets(&BUCKETS).context("the buckets")?;
+            for (name, bounds) in buckets {
+                let whose = Matcher::Full(name.to_owned());
+                builder = builder.set_buckets_for_metric(whose, bounds).with_context(|| name.to_owned())?;
+            }
+            let recorder = builder.build_recorder();
+            let handle = recorder.handle();
+            metrics::set_global_recorder(recorder).map_err(|_| anyhow!("somebody else records them"))?;
+            metrics::describe_counter!(PUBLISHED, "Messages published, by what became of them");
+            anyhow::Ok(handle)
+        };
+        let installed = INSTALLED.get_or_init(|| install().map_err(|error| format!("{error:#}")));
+        installed.clone().map(Self).map_err(|error| anyhow!("cannot record figures: {error}"))
+    }
+
+    /// As text.
+    pub(super) fn render(&self) -> String {
+        self.0.render()
+    }
+
+    /// Puts what was measured into its buckets, now and then, so that it does not pile up.
+    pub(super) async fn upkeep(self, stop: CancellationToken) {
+        while stop.run_until_cancelled(tokio::time::sleep(UPKEEP)).await.is_some() {
+            self.0.run_upkeep();
+        }
+    }
+}

@@ -1,0 +1,136 @@
+//! The program's own HTTP server: figures, a sign of life, and publishing.
+//!
+//! | route | who may | what |
+//! | --- | --- | --- |
+//! | `GET /metrics` | anybody who reaches it | the figures, as Prometheus reads them |
+//! | `GET /livez` | anybody who reaches it | 200 as long as the process serves |
+//! | `POST /v1/messages` | with a token | publishes a message: 200 confirmed, 202 kept |
+
+mod answer;
+mod figures;
+mod guard;
+mod messages;
+mod request;
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use anyhow::Context as _;
+use axum::http::{HeaderName, StatusCode, header};
+use axum::middleware::from_fn_with_state;
+use axum::routing::{get, post};
+use axum::{Router, extract::State};
+use outbox::Publisher;
+use tokio::net::TcpListener;
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+pub use figures::Figures;
+
+use crate::secret::Secret;
+use answer::Refusal;
+
+/// After a stop, so long may take what is under way; a request that takes longer is cut off.
+const FINISH: Duration = Duration::from_secs(10);
+
+/// How the server is set up.
+pub struct HttpOptions {
+    /// Where it listens.
+    pub listen: SocketAddr,
+    /// What a request to `/v1` must bear: one of these. Several, so that one can follow another.
+    pub tokens: Vec<Secret>,
+    /// What `/metrics` shows.
+    pub figures: Figures,
+}
+
+/// A publisher, as soon as its store is open; or why that will not be.
+pub type Slot = Arc<OnceLock<Result<Publisher, String>>>;
+
+/// What the handlers share.
+struct Shared {
+    options: HttpOptions,
+    publishers: BTreeMap<String, Slot>,
+}
+
+/// A server that has its port.
+pub struct Serving {
+    /// Where it listens.
+    pub addr: SocketAddr,
+    task: JoinHandle<()>,
+}
+
+impl Serving {
+    /// Returns when the server has ended, after a stop and what was under way.
+    pub async fn ended(self) {
+        if let Err(error) = self.task.await {
+            tracing::error!(%error, "the HTTP server ended by a bug");
+        }
+    }
+}
+
+/// Binds the address, or says why not, and serves until `stop`; then it takes no more and finishes what is under way.
+pub async fn serve(
+    options: HttpOptions,
+    publishers: BTreeMap<String, Slot>,
+    stop: CancellationToken,
+) -> anyhow::Result<Serving> {
+    let listen = options.listen;
+    let listener = TcpListener::bind(listen).await.with_context(|| format!("cannot listen on {listen}"))?;
+    let addr = listener.local_addr().context("cannot tell where it listens")?;
+    let figures = options.figures.clone();
+    let router = router(Arc::new(Shared { options, publishers }));
+    tracing::info!(%addr, "listening for HTTP");
+    let task = tokio::spawn(async move {
+        let upkeep = tokio::spawn(figures.upkeep(stop.clone()));
+        let stopped = stop.clone().cancelled_owned();
+        let serving = axum::serve(listener, router).with_graceful_shutdown(stopped).into_future();
+        let late = async {
+            stop.cancelled().await;
+            tokio::time::sleep(FINISH).await;
+        };
+        tokio::select! {
+            ended = serving => if let Err(error) = ended {
+                tracing::error!(%error, "the HTTP server has ended");
+            },
+            () = late => tracing::warn!("left requests that were still under way"),
+        }
+        upkeep.abort();
+    });
+    Ok(Serving { addr, task })
+}
+
+fn router(shared: Arc<Shared>) -> Router {
+    let guarded = Router::new()
+        .route("/messages", post(messages::publish))
+        .fallback(nowhere)
+        .layer(from_fn_with_state(Arc::clone(&shared), guard::token));
+    let open = Router::new()
+        .route("/livez", get(|| async { "ok\n" }))
+        .route("/metrics", get(show_figures))
+        .layer(from_fn_with_state(Arc::clone(&shared), guard::host));
+    Router::new()
+        .nest("/v1", guarded)
+        .merge(open)
+        .fallback(nowhere)
+        .method_not_allowed_fallback(wrong_method)
+        .with_state(shared)
+}
+
+async fn show_figures(State(shared): State<Arc<Shared>>) -> ([(HeaderName, &'static str); 1], String) {
+    ([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], shared.options.figures.render())
+}
+
+async fn nowhere() -> Refusal {
+    let help = "there are POST /v1/messages, GET /metrics and GET /livez";
+    Refusal::new(StatusCode::NOT_FOUND, "there is nothing at this path", help)
+}
+
+async fn wrong_method() -> Refusal {
+    let help = "there are POST /v1/messages, GET /metrics and GET /livez";
+    Refusal::new(StatusCode::METHOD_NOT_ALLOWED, "this method does nothing here", help)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,137 @@
+//! A consumer of RabbitMQ by configuration alone: retries and dead letters kept by the broker.
+
+use lapin::options::{BasicPublishOptions, ConfirmSelectOptions};
+use lapin::{BasicProperties, Channel, Connection, ConnectionProperties};
+use testbed::Vhost;
+
+use crate::broker::Queue;
+use crate::endpoint::Endpoint;
+use crate::program::{PATIENCE, Program};
+
+fn config(vhost: &Vhost, url: &str, source: &str) -> String {
+    format!(
+        "[connections]\nrabbit = \"{}\"\nhandled = \"sqlite:handled.db\"\n\
+         [sources.work]\non = \"rabbit\"\nqueue = \"notifications\"\n{source}\n\
+         [sinks.hook]\nhttp = \"{url}\"\ninbox = \"handled\"\n\
+         [pipes.notify]\nfrom = \"work\"\nto = \"hook\"\npoll = \"20ms\"\n",
+        vhost.url()
+    )
+}
+
+/// Somebody who publishes, and is no program of ours.
+struct Publisher(Channel);
+
+impl Publisher {
+    async fn connect(vhost: &Vhost) -> Self {
+        let connection = Connection::connect(vhost.url(), ConnectionProperties::default()).await.unwrap();
+        let channel = connection.create_channel().await.unwrap();
+        channel.confirm_select(ConfirmSelectOptions::default()).await.unwrap();
+        Self(channel)
+    }
+
+    async fn publish(&self, exchange: &str, key: &str, id: &str, body: &str) {
+        let properties =
+            BasicProperties::default().with_message_id(id.into()).with_type("ticket.created".into());
+        let options = BasicPublishOptions { mandatory: true, ..BasicPublishOptions::default() };
+        let sent = self.0.basic_publish(exchange.into(), key.into(), options, body.as_bytes(), properties);
+        sent.await.unwrap().await.unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn d1_d3_d4_a_queue_is_handled_once_retried_by_the_broker_and_set_aside() {
+    let Some(rabbitmq) = testbed::rabbitmq().await else { return };
+    let vhost = rabbitmq.vhost().await.unwrap();
+    let endpoint = Endpoint::start().await;
+    let source = "bind = [{ exchange = \"tickets\", keys = [\"ticket.*\"] }]\nretry = [\"100ms\", \"200ms\"]";
+    let program = Program::migrated(&config(&vhost, &endpoint.url, source));
+    // Makes queue, exchange and binding; nothing is there yet.
+    program.ok(&["run", "--once"]);
+    let publisher = Publisher::connect(&vhost).await;
+    let running = program.start(&["run"]);
+    publisher.publish("tickets", "ticket.created", "m-1", "{\"n\":1}").await;
+    assert_eq!(endpoint.wait_for(1).await[0].id, "m-1");
+    publisher.publish("tickets", "ticket.created", "m-1", "{\"n\":1}").await;
+    endpoint.answer(&[503]);
+    publisher.publish("tickets", "ticket.created", "m-2", "{}").await;
+    let posted = endpoint.wait_for(3).await;
+    let ids: Vec<_> = posted.iter().map(|request| request.id.as_str()).collect();
+    assert_eq!(ids, ["m-1", "m-2", "m-2"], "m-1 came twice and was handled once; m-2 was tried again");
+    endpoint.answer(&[500, 500, 500]);
+    publisher.publish("tickets", "ticket.created", "m-3", "{}").await;
+    endpoint.wait_for(6).await;
+    let dead = Queue::open(vhost.url(), "notifications.dlq").await;
+    let give_up_at = std::time::Instant::now() + PATIENCE;
+    let letter = loop {
+        if let Some(letter) = dead.drain().await.pop() {
+            break letter;
+        }
+        assert!(std::time::Instant::now() < give_up_at, "no dead letter");
+    };
+    assert_eq!((letter.id.as_str(), letter.headers["x-error-code"].as_str()), ("m-3", "HTTP_500"));
+    assert_eq!(letter.headers["x-error-attempts"], "3");
+    running.signal("TERM");
+    let (code, said) = running.end();
+    assert_eq!(code, 0, "{said}");
+    assert_eq!(endpoint.posted().len(), 6);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn run_once_ends_when_nothing_more_comes_and_says_when_the_broker_is_away() {
+    let Some(rabbitmq) = testbed::rabbitmq().await else { return };
+    let vhost = rabbitmq.vhost().await.unwrap();
+    let endpoint = Endpoint::start().await;
+    let program = Program::migrated(&config(&vhost, &endpoint.url, ""));
+    program.ok(&["run", "--once"]);
+    let publisher = Publisher::connect(&vhost).await;
+    for n in 0..50 {
+        publisher.publish("", "notifications", &format!("m-{n}"), "{}").await;
+    }
+    program.ok(&["run", "--once"]);
+    assert_eq!(endpoint.posted().len(), 50);
+    let away = config(&vhost, &endpoint.url, "").replace(vhost.url(), "amqp://127.0.0.1:1");
+    program.write("outboxd.toml", &away);
+    let ran = program.run(&["run", "--once"]);
+    assert_eq!(ran.code, 4, "{ran:#?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn verbs_over_outboxes_say_that_a_queue_is_none() {
+    let Some(rabbitmq) = testbed::rabbitmq().await else { return };
+    let vhost = rabbitmq.vhost().await.unwrap();
+    let program = Program::migrated(&config(&vhost, "http://localhost:1/", ""));
+    let ran = program.run(&["status"]);
+    assert!(ran.code == 0 && ran.stderr.contains("work: on a broker, whose own tools tell"), "{ran:#?}");
+    let listed = program.run(&["list"]);
+    assert!(listed.only_error(2).0.contains("source 'work' is on a broker"), "{listed:#?}");
+    let sent = program.run(&["send", "--type", "x", "--data", "{}"]);
+    assert!(sent.only_error(2).0.contains("source 'work' is on a broker"), "{sent:#?}");
+    assert!(program.run(&["migrate"]).stderr.contains("work: on a broker, nothing to migrate"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn doctor_tells_what_is_missing_and_what_differs_and_makes_nothing() {
+    let Some(rabbitmq) = testbed::rabbitmq().await else { return };
+    let vhost = rabbitmq.vhost().await.unwrap();
+    let program = Program::migrated(&config(&vhost, "http://localhost:1/", "retry = [\"1m\"]"));
+    let doctor = |program: &Program| program.run(&["doctor", "--source", "work"]);
+    let ran = doctor(&program);
+    assert_eq!(ran.code, 0, "run will make it: {ran:#?}");
+    assert!(
+        ran.stdout.contains("does not exist") && ran.stdout.contains("`outboxd run` makes what is missing"),
+        "{ran:#?}"
+    );
+    assert!(doctor(&program).stdout.contains("does not exist"), "doctor has made nothing");
+    program.write(
+        "outboxd.toml",
+        &config(&vhost, "http://localhost:1/", "retry = [\"1m\"]\ntopology = \"check\""),
+    );
+    assert_eq!(doctor(&program).code, 4);
+    let made = config(&vhost, "http://localhost:1/", "retry = [\"1m\"]");
+    program.write("outboxd.toml", &made);
+    program.ok(&["run", "--once"]);
+    assert!(program.ok(&["doctor", "--source", "work"]).contains("there, and as configured"));
+    program.write("outboxd.toml", &made.replace("retry =", "kind = \"quorum\"\nretry ="));
+    let ran = doctor(&program);
+    assert!(ran.code == 4 && ran.stdout.contains("exists and is not as configured"), "{ran:#?}");
+}
