@@ -60,10 +60,14 @@
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 pub mod admin;
+#[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite"))]
+pub mod audit;
 pub mod cloudevents;
 #[cfg(feature = "conformance")]
 pub mod conformance;
 mod error;
+#[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite"))]
+pub mod errors;
 #[cfg_attr(not(feature = "failpoints"), allow(missing_docs))]
 pub mod failpoint;
 mod finding;
@@ -93,6 +97,8 @@ pub mod sql;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
 mod stats;
+#[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite"))]
+mod store;
 #[cfg(any(feature = "postgres", feature = "mysql"))]
 pub mod table;
 mod tell;

@@ -8,9 +8,11 @@ mod error;
 mod inbox;
 mod migrate;
 mod statements;
+mod store;
 mod table;
 
 pub use connect::connect;
 pub use inbox::Inbox;
 pub use migrate::{migrate, migrations, script};
+pub use store::{audit, error_log, mapped_error_log};
 pub use table::Table;

@@ -19,6 +19,7 @@ mod replay;
 mod row;
 mod settle;
 mod sql;
+mod store;
 mod table;
 mod wake;
 mod window;
@@ -31,6 +32,7 @@ pub use crate::source::Start;
 pub use cursor::Cursor;
 pub use inbox::Inbox;
 pub use migrate::{migrations, script};
+pub use store::{audit, error_log, mapped_error_log};
 pub use table::Table;
 
 use wake::Wake;

@@ -20,6 +20,7 @@ mod parked;
 mod settle;
 mod sql;
 mod statements;
+mod store;
 
 use std::str::FromStr;
 use std::time::Duration;
@@ -33,6 +34,7 @@ pub use log::Cursor;
 
 pub use crate::source::Start;
 pub use migrate::{migrations, script};
+pub use store::{audit, error_log, mapped_error_log};
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::message::{Limits, Message, MessageId, headers_to_json};

@@ -5,6 +5,8 @@
 #[cfg(all(feature = "failpoints", feature = "postgres", feature = "rabbitmq", feature = "sqlite"))]
 mod crash;
 mod cycle;
+#[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
+mod errors;
 #[cfg(all(feature = "postgres", feature = "rabbitmq"))]
 mod faults;
 mod group;
