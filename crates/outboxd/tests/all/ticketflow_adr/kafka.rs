@@ -27,9 +27,9 @@ impl Topic {
 #[tokio::test(flavor = "multi_thread")]
 async fn d10_kafka_takes_the_place_of_rabbitmq_by_changing_the_sink_alone() {
     let Some(topic) = Topic::make().await else { return };
-    let sink = "on = \"rabbit\"\nexchange = \"tickets\"          # topic, durable; messages are persistent and \
-                confirmed\nrouting_key = \"{type}\"";
-    let to_kafka = (sink, format!("on = \"kafka\"\ntopic = \"{}\"", topic.0));
+    let file = changed("outboxd.toml", &[]);
+    let (from, to) = (file.find("[sinks.events]").unwrap(), file.find("[pipes.dispatch]").unwrap());
+    let to_kafka = (&file[from..to], format!("[sinks.events]\non = \"kafka\"\ntopic = \"{}\"\n", topic.0));
     let connection = ("[connections]", format!("[connections]\nkafka = \"{}\"", topic.kafka().url()));
     let changes = [(to_kafka.0, to_kafka.1.as_str()), (connection.0, connection.1.as_str())];
     let Some(scene) = Scene::shared(&changes).await else { return };
@@ -62,11 +62,10 @@ fn d10_the_file_for_kafka_has_other_places_and_the_same_pipes_and_handlers() {
 #[tokio::test(flavor = "multi_thread")]
 async fn d10_the_consumers_read_topics_as_they_read_queues() {
     let Some(topic) = Topic::make().await else { return };
-    let (letters, counts) = (format!("group = \"{}-letters\"", topic.0), format!("group = \"{}-counts\"", topic.0));
-    let groups = [
-        (r#"group = "notifications""#, letters.as_str()),
-        (r#"group = "metrics""#, counts.as_str()),
-    ];
+    let (letters, counts) =
+        (format!("group = \"{}-letters\"", topic.0), format!("group = \"{}-counts\"", topic.0));
+    let groups =
+        [(r#"group = "notifications""#, letters.as_str()), (r#"group = "metrics""#, counts.as_str())];
     let changes: Vec<_> = groups.into_iter().chain([SOON]).collect();
     let Some(scene) = Scene::of("kafka.toml", &changes).await else { return };
     let program = scene.program.env("KAFKA_URL", &topic.kafka().url()).env("TOPIC", &topic.0);
