@@ -1,6 +1,7 @@
 //! Handlers by configuration alone, straight from a log in SQLite: no server but the endpoint itself.
 
 use serde_json::json;
+use sqlx::{Connection as _, SqliteConnection};
 
 use crate::endpoint::Endpoint;
 use crate::program::Program;
@@ -122,6 +123,50 @@ async fn d6_a_pipe_whose_inbox_is_away_waits_and_the_others_go_on() {
     let ran = once.run(&["run", "--once"]);
     assert_eq!(ran.code, 5, "{ran:#?}");
     assert!(ran.stderr.contains("run `outboxd migrate`"), "{ran:#?}");
+}
+
+pub async fn on_file(program: &Program, file: &str, sql: &'static str) -> Vec<(i64, String)> {
+    let url = format!("sqlite://{}?mode=rwc", program.path(file).display());
+    let mut conn = SqliteConnection::connect(&url).await.unwrap();
+    let rows =
+        sqlx::query_as(sql).fetch_all(&mut conn).await.unwrap_or_else(|error| panic!("{sql}: {error}"));
+    conn.close().await.unwrap();
+    rows
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn d1_statements_take_effect_once_however_often_a_message_comes() {
+    let program = Program::migrated(
+        "[connections]\nshop = \"sqlite:shop.db\"\n[sources.orders]\non = \"shop\"\n[sinks.stock]\non = \"shop\"\n\
+         sql = [\"INSERT INTO stock (sku) VALUES (:payload.sku)\", \"UPDATE total SET n = n + :payload.qty\"]\n\
+         [pipes.stock]\nfrom = \"orders\"\nto = \"stock\"\npoll = \"10ms\"\nretry = [\"10ms\"]\n",
+    );
+    on_file(&program, "shop.db", "CREATE TABLE stock (sku TEXT NOT NULL UNIQUE)").await;
+    on_file(&program, "shop.db", "CREATE TABLE total (n INTEGER)").await;
+    on_file(&program, "shop.db", "INSERT INTO total VALUES (0)").await;
+    let send = |data: &str| program.ok(&["send", "--type", "order.placed", "--data", data]).trim().to_owned();
+    for data in ["{\"sku\":\"a\",\"qty\":2}", "{\"sku\":\"b\",\"qty\":3}"] {
+        send(data);
+    }
+    let (twice, unfit, no_json) =
+        (send("{\"sku\":\"a\",\"qty\":9}"), send("{\"sku\":\"c\"}"), send("nonsense"));
+    program.ok(&["run", "--once"]);
+    program.ok(&["replay", "--pipe", "stock", "--from-start", "--yes"]);
+    program.ok(&["run", "--once"]);
+    let total = on_file(&program, "shop.db", "SELECT n, '' FROM total").await;
+    assert_eq!(total, [(5, String::new())], "each message that fits took effect once, whole or not at all");
+    let skus =
+        on_file(&program, "shop.db", "SELECT 0, group_concat(sku) FROM (SELECT sku FROM stock ORDER BY sku)")
+            .await;
+    assert_eq!(skus[0].1, "a,b");
+    for (id, code) in [(twice, "REFUSED"), (unfit, "UNFIT"), (no_json, "UNFIT")] {
+        let shown = program.json(&["show", &id]);
+        assert_eq!(
+            (&shown["pipes"][0]["state"], &shown["pipes"][0]["cause"]["code"]),
+            (&json!("dead"), &json!(code)),
+            "{shown}"
+        );
+    }
 }
 
 #[test]

@@ -17,6 +17,7 @@ mod handlers;
 mod init_from;
 mod kafka;
 mod kills;
+mod life;
 mod mapped;
 mod mysql;
 mod presets;
