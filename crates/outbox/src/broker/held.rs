@@ -86,6 +86,7 @@ impl Held {
     }
 
     /// A message that had come back was put back untried: until it comes again it is away.
+    #[cfg(feature = "kafka")]
     pub(crate) fn released(&mut self, key: &str, id: &MessageId, now: Instant) {
         let line = self.keys.get_mut(key);
         if let Some(waiting) = line.and_then(|line| line.waiting.iter_mut().find(|other| other.id == *id)) {
@@ -153,6 +154,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg(feature = "kafka")]
     fn what_is_released_is_away_until_it_comes_again() {
         let (mut held, now) = (Held::default(), Instant::now());
         held.moved("k", &id("1"), STEP, now);
