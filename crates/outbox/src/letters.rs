@@ -135,6 +135,11 @@ impl Pace {
     pub fn new(count: u32, time: Duration) -> Self {
         Self(time / count.max(1))
     }
+
+    /// The time that each message has.
+    pub fn each(self) -> Duration {
+        self.0
+    }
 }
 
 /// Holds back what would go faster than the pace.

@@ -49,8 +49,8 @@
 //! | `sqlite` | the log, the inbox and their administration in a SQLite file |
 //! | `postgres` | the same in PostgreSQL, and tables that exist already |
 //! | `mysql` | the inbox, and tables that exist already, in MariaDB and MySQL |
-//! | `rabbitmq` | the sink to an exchange |
-//! | `kafka` | the sink to a topic; it builds librdkafka, which needs make, a C++ compiler, OpenSSL and zlib |
+//! | `rabbitmq` | the sink to an exchange, and a queue as a source |
+//! | `kafka` | the sink to a topic, and topics read by a consumer group; it builds librdkafka, which needs make, a C++ compiler, OpenSSL and zlib |
 //! | `http` | the handler that posts to an endpoint of an application in any language |
 //! | `smtp` | the handler that sends e-mail |
 //! | `metrics` | the handler that counts and measures |

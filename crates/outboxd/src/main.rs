@@ -95,6 +95,7 @@ async fn run_verb(cli: Cli, output: &mut Output) -> anyhow::Result<ExitCode> {
         Verb::Skip(args) => cli::repair(&args, Repair::Skip, &load()?, output).await?,
         Verb::Replay(args) => cli::replay(&args, &load()?, output).await?,
         Verb::Purge(args) => cli::purge(&args, &load()?, output).await?,
+        Verb::Dlq { verb } => cli::dlq(&verb, &load()?, output).await?,
         Verb::Send(args) => cli::send(&args, &load()?, output).await?,
     };
     Ok(exit.into())

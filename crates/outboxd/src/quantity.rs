@@ -3,6 +3,8 @@
 
 use std::time::Duration;
 
+use outbox::letters::Pace;
+
 const DURATIONS: [(&str, u64); 5] =
     [("ms", 1), ("s", 1_000), ("m", 60_000), ("h", 3_600_000), ("d", 86_400_000)];
 
@@ -20,6 +22,20 @@ pub fn parse_size(text: &str) -> Result<usize, String> {
     parse(text, &SIZES).and_then(|bytes| usize::try_from(bytes).ok()).ok_or_else(|| {
         "a size is a whole number with a unit: \"512B\", \"64KiB\", \"1MiB\", \"1GiB\"".to_owned()
     })
+}
+
+/// A whole number per second, minute or hour: `50/s`, `10/m`, `100/h`.
+pub fn parse_rate(text: &str) -> Result<Pace, String> {
+    let wrong = || "a rate is a whole number per s, m or h: \"50/s\", \"10/m\"".to_owned();
+    let (count, unit) = text.split_once('/').ok_or_else(wrong)?;
+    let seconds = match unit.trim() {
+        "s" => 1,
+        "m" => 60,
+        "h" => 3_600,
+        _ => return Err(wrong()),
+    };
+    let count = count.trim().parse::<u32>().ok().filter(|count| *count > 0).ok_or_else(wrong)?;
+    Ok(Pace::new(count, Duration::from_secs(seconds)))
 }
 
 fn parse(text: &str, units: &[(&str, u64)]) -> Option<u64> {

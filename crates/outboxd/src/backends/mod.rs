@@ -5,6 +5,7 @@
 
 mod config;
 mod database;
+mod letters;
 mod sink;
 mod source;
 
@@ -22,6 +23,7 @@ pub use config::{
     endpoint_config, exchange_config, group_config, mail_config, topic_config, work_queue_config,
 };
 pub use database::{Database, Databases, Inbox};
+pub use letters::letters;
 pub use sink::Sinks;
 pub use source::{Log, Opened, reading};
 

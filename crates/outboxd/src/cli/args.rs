@@ -7,6 +7,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use jiff::Timestamp;
 use outbox::admin::Stand;
 
+use super::dlq::args::DlqVerb;
 use crate::quantity::parse_duration;
 use crate::secret::SecretUrl;
 
@@ -106,6 +107,12 @@ pub enum Verb {
     Replay(ReplayArgs),
     /// Removes what every pipe has done
     Purge(PurgeArgs),
+    /// Sees and repairs dead letters: in queues and topics, and set aside in outboxes
+    Dlq {
+        /// What to do with them.
+        #[command(subcommand)]
+        verb: DlqVerb,
+    },
     /// Writes a message into an outbox
     Send(SendArgs),
     /// Looks at the configuration
@@ -312,6 +319,14 @@ pub struct Consent {
     /// Does not ask
     #[arg(long, short)]
     pub yes: bool,
+}
+
+/// Who does it.
+#[derive(Debug, Clone, Args)]
+pub struct By {
+    /// Who does it, for the record; by default the user and the host
+    #[arg(long, value_name = "NAME")]
+    pub by: Option<String>,
 }
 
 /// Flags of `retry` and `skip`.

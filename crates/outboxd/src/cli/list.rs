@@ -125,7 +125,7 @@ fn to_cells(entry: &Entry) -> Vec<String> {
 }
 
 /// The whole cause is in `show`; a table must fit a screen.
-fn shorten(text: &str) -> String {
+pub fn shorten(text: &str) -> String {
     const MOST: usize = 80;
     if text.chars().count() <= MOST {
         text.to_owned()

@@ -5,10 +5,12 @@ pub mod output;
 
 mod activity;
 mod consent;
+pub mod dlq;
 mod init;
 mod init_from;
 mod list;
 mod migrate;
+mod person;
 mod purge;
 mod repair;
 mod replay;
@@ -21,6 +23,7 @@ mod validate;
 #[cfg(test)]
 mod reference;
 
+pub use dlq::dlq;
 pub use init::init;
 pub use list::list;
 pub use migrate::migrate;

@@ -129,7 +129,8 @@ fn owner_name(configured: Option<&str>) -> String {
     format!("{name}:{}:{:08x}", std::process::id(), rand::random::<u32>())
 }
 
-fn host_name() -> String {
+/// The name of this host.
+pub fn host_name() -> String {
     let host = std::fs::read_to_string("/proc/sys/kernel/hostname").ok();
     let host = host.or_else(|| std::env::var("HOSTNAME").ok()).unwrap_or_default();
     let host = host.trim();

@@ -21,20 +21,20 @@ async fn s3_an_offset_is_never_committed_past_a_message_that_is_not_done() {
     let Some(kafka) = apache().await else { return };
     let topic = kafka.topic(1).await.unwrap();
     enqueue(kafka, &topic, &(0..10).map(|n| named(n, &format!("k{n}"))).collect::<Vec<_>>()).await;
-    let first = group(kafka, config(&topic, "g"));
+    let first = group(kafka, config(&topic, &topic));
     let claims = claim_of(&first, 10).await;
     let undone = |message: &Message| ["4", "7"].contains(&&*names([message])[0]);
     settle(&first, &claims, |message| if undone(message) { Verdict::Released } else { Verdict::Done }).await;
-    assert_eq!(kafka.committed("g", &topic).await.unwrap(), [Some(4)]);
+    assert_eq!(kafka.committed(&topic, &topic).await.unwrap(), [Some(4)]);
     // The two come again, and the first of them is claimed when it ends.
     let again = claim_of(&first, 2).await;
     assert_eq!(names(again.iter().flat_map(|claim| &claim.messages)), ["4", "7"]);
     drop(first);
-    let second = group(kafka, config(&topic, "g"));
+    let second = group(kafka, config(&topic, &topic));
     let claims = claim_of(&second, 6).await;
     assert_eq!(names(claims.iter().flat_map(|claim| &claim.messages)), ["4", "5", "6", "7", "8", "9"]);
     settle(&second, &claims, |_| Verdict::Done).await;
-    assert_eq!(kafka.committed("g", &topic).await.unwrap(), [Some(10)]);
+    assert_eq!(kafka.committed(&topic, &topic).await.unwrap(), [Some(10)]);
     second.close().await.unwrap();
 }
 
@@ -50,13 +50,13 @@ async fn s10_a_rebalance_takes_only_what_goes_to_the_other() {
         kafka.write(&topic, vec![record]).await.unwrap();
     };
     write(0, "goes").await;
-    let old = group(kafka, config(&topic, "g"));
+    let old = group(kafka, config(&topic, &topic));
     let goes = claim_of(&old, 1).await;
     write(1, "stays").await;
     let stays = claim_of(&old, 1).await;
     write(1, "waits").await;
     // Newer members are first in line for the first partitions.
-    let new = group(kafka, config(&topic, "g"));
+    let new = group(kafka, config(&topic, &topic));
     let taken = claim_of(&new, 1).await;
     assert_eq!(names(&taken[0].messages), ["goes"]);
     settle(&old, &stays, |_| Verdict::Done).await;
@@ -66,7 +66,7 @@ async fn s10_a_rebalance_takes_only_what_goes_to_the_other() {
     old.close().await.unwrap();
     assert_eq!(names(&claim_of(&old, 1).await[0].messages), ["waits"]);
     settle(&new, &taken, |_| Verdict::Done).await;
-    assert_eq!(kafka.committed("g", &topic).await.unwrap(), [Some(1), Some(1)]);
+    assert_eq!(kafka.committed(&topic, &topic).await.unwrap(), [Some(1), Some(1)]);
     old.close().await.unwrap();
     let claims = claim_of(&new, 1).await;
     assert_eq!(names(&claims[0].messages), ["waits"], "after it has left, the other has all");
@@ -79,7 +79,8 @@ async fn d10_members_that_come_and_go_under_load_lose_nothing() {
     let Some(kafka) = apache().await else { return };
     let topic = kafka.topic(6).await.unwrap();
     let sink = Recorder::new();
-    let start = || Running::start(kafka, config(&topic, "g"), Brake(sink.clone(), Duration::from_millis(3)));
+    let start =
+        || Running::start(kafka, config(&topic, &topic), Brake(sink.clone(), Duration::from_millis(3)));
     let (first, messages) = (start(), many(6_000));
     for part in messages.chunks(2_000) {
         let before = sink.received().len();
@@ -96,7 +97,7 @@ async fn d10_members_that_come_and_go_under_load_lose_nothing() {
     let all = ids(&messages);
     until("all are handled", async || ids(&sink.received()) == all).await;
     first.stop().await;
-    let ends: i64 = kafka.committed("g", &topic).await.unwrap().into_iter().flatten().sum();
+    let ends: i64 = kafka.committed(&topic, &topic).await.unwrap().into_iter().flatten().sum();
     assert_eq!(ends, 6_000, "and all is committed");
 }
 
@@ -119,7 +120,7 @@ async fn d10_members_that_are_killed_under_load_lose_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let mut files = Vec::new();
     let mut start = |name: &str| {
-        let member = Member::start(&kafka.url(), &topic, "g", folder.path(), name);
+        let member = Member::start(&kafka.url(), &topic, &topic, folder.path(), name);
         files.push(member.file());
         member
     };
@@ -153,7 +154,7 @@ async fn a_slow_handler_does_not_cost_the_membership() {
     enqueue(kafka, &topic, &(0..8).map(|n| named(n, &format!("k{n}"))).collect::<Vec<_>>()).await;
     let sink = Recorder::new();
     let quick = || {
-        let mut config = config(&topic, "g");
+        let mut config = config(&topic, &topic);
         // The longest pause between two polls is as long.
         config.session_timeout = Duration::from_millis(1_500);
         config
@@ -164,7 +165,7 @@ async fn a_slow_handler_does_not_cost_the_membership() {
     assert!(began.elapsed() >= Duration::from_secs(6), "{:?}", began.elapsed());
     let two = Running::start(kafka, quick(), sink.clone());
     until("all is committed", async || {
-        kafka.committed("g", &topic).await.unwrap().into_iter().flatten().sum::<i64>() == 8
+        kafka.committed(&topic, &topic).await.unwrap().into_iter().flatten().sum::<i64>() == 8
     })
     .await;
     one.stop().await;
@@ -179,7 +180,7 @@ async fn a_slow_handler_does_not_cost_the_membership() {
 async fn a_partition_of_which_no_more_is_read_does_not_stop_the_others() {
     let Some(kafka) = apache().await else { return };
     let topic = kafka.topic(2).await.unwrap();
-    let mut config = config(&topic, "g");
+    let mut config = config(&topic, &topic);
     config.retry = vec![Duration::from_millis(200), Duration::from_secs(3_600)];
     config.buffer = 12;
     let source = Arc::new(group(kafka, config));

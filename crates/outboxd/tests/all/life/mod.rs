@@ -1,0 +1,4 @@
+//! What becomes of a message, and what people do about it: the whole path with real servers.
+
+mod letters;
+mod scene;
