@@ -2,6 +2,7 @@
 
 mod bad_input;
 mod consumer;
+mod publisher;
 
 use std::time::{Duration, Instant};
 
