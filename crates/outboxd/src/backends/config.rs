@@ -138,6 +138,7 @@ pub fn mail_config(options: &MailOptions, plaintext: bool) -> Result<MailConfig>
     config.html = optional(&options.html)?;
     config.timeout = options.timeout;
     config.plaintext = plaintext;
+    config.ca_file.clone_from(&options.ca_file);
     Ok(config)
 }
 

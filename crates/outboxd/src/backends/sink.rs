@@ -102,12 +102,14 @@ impl Ready {
 /// A sink with a database that may not be there yet. Until it is, nothing is delivered and nothing charged, as with
 /// every other outage, and the other pipes go on.
 struct Later {
-    open: Box<dyn Fn() -> BoxFuture<'static, Result<Arc<dyn Sink>>> + Send + Sync>,
+    open: Box<dyn Fn() -> Opening + Send + Sync>,
     sink: OnceCell<Arc<dyn Sink>>,
 }
 
+type Opening = BoxFuture<'static, Result<Arc<dyn Sink>>>;
+
 impl Later {
-    fn new(open: impl Fn() -> BoxFuture<'static, Result<Arc<dyn Sink>>> + Send + Sync + 'static) -> Self {
+    fn new(open: impl Fn() -> Opening + Send + Sync + 'static) -> Self {
         Self { open: Box::new(open), sink: OnceCell::new() }
     }
 }

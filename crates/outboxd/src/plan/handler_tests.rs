@@ -248,7 +248,7 @@ fn what_config_show_prints_has_the_same_handlers() {
         assert_shown(&with(sink));
     }
     let mail = format!(
-        "{MAIL}text = \"a\"\nhtml = \"b\"\ncc = [\"c@x.example\"]\nreply_to = \"d@x.example\"\ninbox = \"shop\""
+        "{MAIL}text = \"a\"\nhtml = \"b\"\ncc = [\"c@x.example\"]\nreply_to = \"d@x.example\"\nca_file = \"ca.pem\"\ninbox = \"shop\""
     );
     assert_shown(&with(&mail));
 }
