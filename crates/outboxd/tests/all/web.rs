@@ -66,9 +66,8 @@ pub async fn get(address: SocketAddr, path: &str) -> (u16, String) {
 
 /// Posts JSON with a token.
 pub async fn post(address: SocketAddr, path: &str, token: &str, body: &Value) -> (u16, Value) {
-    let head = format!(
-        "POST {path} HTTP/1.1\r\nAuthorization: Bearer {token}\r\nContent-Type: application/json"
-    );
+    let head =
+        format!("POST {path} HTTP/1.1\r\nAuthorization: Bearer {token}\r\nContent-Type: application/json");
     let (status, body) = ask(address, &head, &body.to_string()).await;
     (status, serde_json::from_str(&body).unwrap_or_else(|_| panic!("{body}")))
 }

@@ -23,7 +23,9 @@ async fn d9_an_event_is_a_letter_and_a_count() {
     scene.until_processed("count", 3).await;
     let (status, figures) = web::get(server, "/metrics").await;
     assert_eq!(status, 200);
-    for line in [r#"tickets_total{type="ticket.created"} 2"#, r#"tickets_total{type="ticket.status.changed"} 1"#] {
+    for line in
+        [r#"tickets_total{type="ticket.created"} 2"#, r#"tickets_total{type="ticket.status.changed"} 1"#]
+    {
         assert!(figures.lines().any(|figure| figure == line), "{line}: {figures}");
     }
     stop(running);

@@ -62,11 +62,10 @@ fn d10_the_file_for_kafka_has_other_places_and_the_same_pipes_and_handlers() {
 #[tokio::test(flavor = "multi_thread")]
 async fn d10_the_consumers_read_topics_as_they_read_queues() {
     let Some(topic) = Topic::make().await else { return };
-    let (letters, counts) = (format!("group = \"{}-letters\"", topic.0), format!("group = \"{}-counts\"", topic.0));
-    let groups = [
-        (r#"group = "notifications""#, letters.as_str()),
-        (r#"group = "metrics""#, counts.as_str()),
-    ];
+    let (letters, counts) =
+        (format!("group = \"{}-letters\"", topic.0), format!("group = \"{}-counts\"", topic.0));
+    let groups =
+        [(r#"group = "notifications""#, letters.as_str()), (r#"group = "metrics""#, counts.as_str())];
     let changes: Vec<_> = groups.into_iter().chain([SOON]).collect();
     let Some(scene) = Scene::of("kafka.toml", &changes).await else { return };
     let program = scene.program.env("KAFKA_URL", &topic.kafka().url()).env("TOPIC", &topic.0);

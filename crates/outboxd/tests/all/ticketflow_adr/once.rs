@@ -79,7 +79,8 @@ async fn d3_handling_and_recording_are_one_transaction() {
         scene.until_queue("metrics", 0).await;
         publish(&scene, &[Uuid::new_v4()], NOBODY).await;
         scene.until_queue("metrics.retry.1s", 1).await;
-        let rows = r#"select (select count(*) from "TicketMetrics") + (select count(*) from "ProcessedEvents")"#;
+        let rows =
+            r#"select (select count(*) from "TicketMetrics") + (select count(*) from "ProcessedEvents")"#;
         assert_eq!(scene.number(rows).await, 0, "{table}");
         scene.execute(&format!(r#"drop trigger broken on "{table}""#)).await;
         scene.until_processed("count", 1).await;

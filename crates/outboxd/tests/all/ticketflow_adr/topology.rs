@@ -78,7 +78,12 @@ async fn d2_every_message_has_its_event_id_and_its_correlation_id() {
         .iter()
         .map(|one| {
             let header = |name: &str| one.headers[name].as_str();
-            (one.routing_key.as_str(), header("x-event-id").to_owned(), header("x-correlation-id"), one.persistent)
+            (
+                one.routing_key.as_str(),
+                header("x-event-id").to_owned(),
+                header("x-correlation-id"),
+                one.persistent,
+            )
         })
         .collect();
     let wanted = [(ASSIGNED, assigned), (CREATED, created), (STATUS_CHANGED, changed)];
