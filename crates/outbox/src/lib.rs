@@ -37,7 +37,8 @@
 //! 5. [`memory`]: what the clauses mean, with nothing but a lock.
 //! 6. `sqlite` and `postgres`: the log, its cursors under leases, the inbox. `rabbitmq`, [`kafka`] and [`lines`]: sinks.
 //!    `http`, `smtp`, `meter` and `sql`: sinks that are handlers; [`Once`] puts an inbox in front of one.
-//! 7. `errors` and `audit`: what failed for good, and what people did about it.
+//! 7. [`Publisher`]: sends at once, and keeps in a [`Store`] what cannot be sent now. `errors` and `audit`: what failed
+//!    for good, and what people did about it.
 //! 8. [`Error`]: one type; its kind decides what a pipe does and has advice for a person.
 //! 9. `conformance`: the clauses as tests, for a backend of your own.
 //!
