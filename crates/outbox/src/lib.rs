@@ -64,11 +64,15 @@
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 pub mod admin;
+#[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite"))]
+pub mod audit;
 pub mod broker;
 pub mod cloudevents;
 #[cfg(feature = "conformance")]
 pub mod conformance;
 mod error;
+#[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite"))]
+pub mod errors;
 #[cfg_attr(not(feature = "failpoints"), allow(missing_docs))]
 pub mod failpoint;
 mod finding;
@@ -98,6 +102,8 @@ mod ready;
 #[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite"))]
 pub mod schema;
 mod setup;
+#[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite"))]
+mod sheet;
 mod sink;
 #[cfg(feature = "smtp")]
 pub mod smtp;

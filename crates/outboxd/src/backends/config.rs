@@ -94,6 +94,7 @@ pub fn group_config(options: &GroupOptions) -> GroupConfig {
     config.picks = options.form.picks.clone();
     config.max_payload = options.form.max_payload;
     config.ca_file.clone_from(&options.ca_file);
+    config.session_timeout = options.session_timeout;
     config
 }
 
