@@ -11,10 +11,10 @@ const LONGEST: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 pub fn retry_name(place: &str, delay: Duration) -> String {
     let millis = delay.as_millis();
     let shown = match millis {
-        _ if millis % 86_400_000 == 0 => format!("{}d", millis / 86_400_000),
-        _ if millis % 3_600_000 == 0 => format!("{}h", millis / 3_600_000),
-        _ if millis % 60_000 == 0 => format!("{}m", millis / 60_000),
-        _ if millis % 1_000 == 0 => format!("{}s", millis / 1_000),
+        _ if millis.is_multiple_of(86_400_000) => format!("{}d", millis / 86_400_000),
+        _ if millis.is_multiple_of(3_600_000) => format!("{}h", millis / 3_600_000),
+        _ if millis.is_multiple_of(60_000) => format!("{}m", millis / 60_000),
+        _ if millis.is_multiple_of(1_000) => format!("{}s", millis / 1_000),
         _ => format!("{millis}ms"),
     };
     format!("{place}.retry.{shown}")

@@ -14,6 +14,8 @@
 
 pub mod admin;
 pub mod broker;
+#[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite"))]
+pub mod errors;
 pub mod inbox;
 pub mod letters;
 pub mod sink;

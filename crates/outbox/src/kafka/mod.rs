@@ -62,6 +62,8 @@ mod stock;
 #[cfg(feature = "kafka")]
 mod thread;
 #[cfg(feature = "kafka")]
+mod token;
+#[cfg(feature = "kafka")]
 mod topics;
 
 pub use brokers::{Brokers, Login, Mechanism};

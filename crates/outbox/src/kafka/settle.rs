@@ -1,18 +1,76 @@
 //! Carries out what was decided about messages that are handed out: moves, then commits, then notes.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use tokio::time::timeout;
 
 use super::error::{Whose, into_error};
-use super::moves::{Move, Step};
+use super::moves::{Move, Step, plan_early};
 use super::publisher::{Failed, Parcel};
 use super::reader::Reader;
 use super::shelf::Now;
-use super::source::{Group, Token};
-use super::stock::End;
+use super::source::Group;
+use super::stock::{End, Standing};
+use super::token::Token;
 use crate::error::{Error, ErrorKind, Result};
 use crate::failpoint;
 
+/// So many messages are sent round again at a time.
+const ROUND: usize = 500;
+
 impl Group {
+    /// Messages whose wait is longer than the delay of their retry topic go to another, or to the same once more.
+    pub(super) async fn go_round(&self, reader: &Reader) -> Result<()> {
+        let (now, life) = (Now::get(), self.life.load(Ordering::Relaxed));
+        let mut round = self.round.lock().await;
+        round.take_if(|token| token.life != life || !reader.shared.stock().is_open(token.number));
+        if round.is_none() {
+            let handed = reader.shared.stock().take_early(ROUND, now);
+            *round = handed.map(|handed| Token::new(life, handed.number, handed.items));
+        }
+        let Some(token) = &*round else { return Ok(()) };
+        let steps = plan_early(&self.catalog, &token.items, now);
+        let _one = self.settling.lock().await;
+        let carried = self.carry_out(reader, token, &steps, now).await;
+        match carried {
+            // What has been moved already is not moved again by the next claim.
+            Err(error) if error.is_temporary() => return Err(error),
+            // Some are somebody else's; nothing of the caller's is lost.
+            Err(error) if error.kind() == ErrorKind::Lost => {
+                reader.shared.stock().take_back(token.number, now)
+            }
+            other => other?,
+        }
+        *round = None;
+        Ok(())
+    }
+
+    /// Waits until it is known whose the partitions are.
+    async fn until_ours(&self, reader: &Reader, token: &Token) -> Result<()> {
+        let mut changes = reader.shared.changes.subscribe();
+        let settled = async {
+            loop {
+                match reader.shared.stock().standing(&token.items) {
+                    Standing::Unknown => {}
+                    other => return other,
+                }
+                if changes.changed().await.is_err() {
+                    return Standing::Lost;
+                }
+            }
+        };
+        match timeout(self.config.timeout, settled).await {
+            Ok(Standing::Ours) => Ok(()),
+            Ok(_) => Err(self.lost()),
+            Err(_) => {
+                let what =
+                    format!("group '{}' at {}: a rebalance is going on", self.config.group, self.place);
+                Err(Error::new(ErrorKind::Busy, what))
+            }
+        }
+    }
+
     /// All or nothing: what has been moved is not moved again if this has to be repeated, and an offset advances only
     /// after that.
     pub(super) async fn carry_out(
@@ -32,7 +90,9 @@ impl Group {
         let commits = reader.shared.stock().commits(&token.items, &ends);
         failpoint::pass("acknowledging");
         if !commits.is_empty() {
+            failpoint::pass("settle_before_commit");
             reader.commit(&commits).await.map_err(|error| self.failed("committing", error))?;
+            failpoint::pass("settle_after_commit");
         }
         reader.shared.stock().settle(token.number, &token.items, &ends, &commits, Now::get());
         token.progress().settled = true;
@@ -59,7 +119,8 @@ impl Group {
             Some(to.parcel(item, self.partition(to, item.entry.place.partition)))
         };
         let parcels = (0..open.len()).filter_map(parcel).collect();
-        let fates = self.publisher().publish(parcels, parcel).await;
+        let fates = self.publisher.publish(parcels, parcel).await;
+        failpoint::pass("settle_set_aside");
         let mut failed = None;
         for ((at, to), fate) in open.iter().zip(fates) {
             match fate {

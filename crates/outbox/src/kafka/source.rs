@@ -15,20 +15,18 @@ use super::brokers::Brokers;
 use super::catalog::Catalog;
 use super::error::{fault, into_error, setup_words, words};
 use super::group_config::GroupConfig;
-use super::moves::{plan, plan_early};
+use super::moves::plan;
 use super::publisher::Publisher;
 use super::reader::{Reader, Shared};
 use super::settings;
-use super::shelf::{Item, Now};
-use super::stock::{Handed, Room, Standing};
+use super::shelf::Now;
+use super::stock::{Handed, Room};
+use super::token::Token;
 use super::topics::{Counts, Topics};
 use crate::error::{Error, ErrorKind, Result};
 use crate::policy::Verdict;
 use crate::sink::{Cause, code};
 use crate::source::{Claim, Source, Start};
-
-/// So many messages are sent round again at a time.
-const ROUND: usize = 500;
 
 /// How long a cluster that gave trouble is asked whether it is well.
 const ASK: Duration = Duration::from_secs(2);
@@ -63,53 +61,23 @@ const LEAVE: Duration = Duration::from_secs(4);
 /// A thread polls whatever the handlers do, so a slow handler does not cost the membership. Brokers that are away are
 /// waited for.
 pub struct Group {
-    config: GroupConfig,
-    catalog: Arc<Catalog>,
+    pub(super) config: GroupConfig,
+    pub(super) catalog: Arc<Catalog>,
     member: ClientConfig,
     admin: ClientConfig,
-    publisher: Publisher,
+    pub(super) publisher: Publisher,
     /// The cluster, for every error.
-    place: String,
+    pub(super) place: String,
     reader: tokio::sync::Mutex<Option<Arc<Reader>>>,
     /// One settle at a time: what may be committed depends on the one before.
-    settling: tokio::sync::Mutex<()>,
+    pub(super) settling: tokio::sync::Mutex<()>,
     /// Messages that are sent round again, until that is done.
-    round: tokio::sync::Mutex<Option<Token>>,
+    pub(super) round: tokio::sync::Mutex<Option<Token>>,
     counts: Mutex<Counts>,
     /// How often a reader was opened: a claim of an earlier one is lost.
-    life: AtomicU64,
+    pub(super) life: AtomicU64,
     /// A claim was lost since the last close.
     lost: AtomicBool,
-}
-
-/// What a claim must remember.
-pub(super) struct Token {
-    life: u64,
-    pub(super) number: u64,
-    pub(super) items: Vec<Item>,
-    pub(super) progress: Mutex<Progress>,
-}
-
-/// How far a settle has come, for the case that it has to be repeated.
-#[derive(Debug, Default)]
-pub(super) struct Progress {
-    /// The keys that wait are known.
-    pub(super) registered: bool,
-    /// Of each message: whether it is moved, or cannot be.
-    pub(super) moved: Vec<Option<bool>>,
-    pub(super) settled: bool,
-}
-
-impl Token {
-    fn new(life: u64, number: u64, items: Vec<Item>) -> Self {
-        let moved = vec![None; items.len()];
-        let progress = Mutex::new(Progress { moved, ..Progress::default() });
-        Self { life, number, items, progress }
-    }
-
-    pub(super) fn progress(&self) -> MutexGuard<'_, Progress> {
-        self.progress.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 impl Group {
@@ -149,10 +117,6 @@ impl Group {
         self.counts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn publisher(&self) -> &Publisher {
-        &self.publisher
-    }
-
     /// The reader, which is opened if there is none.
     async fn reader(&self) -> Result<Arc<Reader>> {
         let mut slot = self.reader.lock().await;
@@ -161,13 +125,12 @@ impl Group {
         }
         self.check().await?;
         if self.config.start == Start::Now {
-            let counts = self.counts().clone();
-            begin::now(&self.member, &self.catalog, &counts, self.config.timeout)
-                .await
-                .map_err(|error| self.failed("where the group begins", error))?;
+            self.begin_now().await?;
         }
         let room = Room { messages: self.config.buffer, bytes: self.config.buffer_bytes };
-        let (picks, limit) = (self.config.picks.clone(), self.config.timeout / 2);
+        // A question in the middle of a rebalance must not take so long that we are given up.
+        let limit = (self.config.timeout / 2).min(self.config.session_timeout / 3);
+        let picks = self.config.picks.clone();
         let shared = Shared::new(Arc::clone(&self.catalog), picks, self.config.max_payload, room, limit);
         let reader = Reader::open(&self.member, shared).map_err(|error| {
             let what = format!("the Kafka client cannot be set up: {}", setup_words(&error));
@@ -175,6 +138,23 @@ impl Group {
         })?;
         self.life.fetch_add(1, Ordering::Relaxed);
         Ok(Arc::clone(slot.insert(Arc::new(reader))))
+    }
+
+    /// Sees to it that the group has offsets before it has members.
+    async fn begin_now(&self) -> Result<()> {
+        let counts = self.counts().clone();
+        let begun = begin::now(&self.member, &self.catalog, &counts, self.config.timeout).await;
+        match begun.map_err(|error| self.failed("where the group begins", error))? {
+            true => Ok(()),
+            false => {
+                let (group, place) = (&self.config.group, &self.place);
+                let what = format!(
+                    "group '{group}' at {place}: it can begin now only while it has no members, and some read other \
+                     topics; give the group a name of its own, or let it begin at the beginning"
+                );
+                Err(Error::new(ErrorKind::Busy, what))
+            }
+        }
     }
 
     /// Nothing has come: whether that is for a reason that should be told.
@@ -200,58 +180,7 @@ impl Group {
         }
     }
 
-    /// Messages whose wait is longer than the delay of their retry topic go to another, or to the same once more.
-    async fn go_round(&self, reader: &Reader) -> Result<()> {
-        let (now, life) = (Now::get(), self.life.load(Ordering::Relaxed));
-        let mut round = self.round.lock().await;
-        round.take_if(|token| token.life != life || !reader.shared.stock().is_open(token.number));
-        if round.is_none() {
-            let handed = reader.shared.stock().take_early(ROUND, now);
-            *round = handed.map(|handed| Token::new(life, handed.number, handed.items));
-        }
-        let Some(token) = &*round else { return Ok(()) };
-        let steps = plan_early(&self.catalog, &token.items, now);
-        let _one = self.settling.lock().await;
-        let carried = self.carry_out(reader, token, &steps, now).await;
-        match carried {
-            // What has been moved already is not moved again by the next claim.
-            Err(error) if error.is_temporary() => return Err(error),
-            // Some are somebody else's; nothing of the caller's is lost.
-            Err(error) if error.kind() == ErrorKind::Lost => {
-                reader.shared.stock().take_back(token.number, now)
-            }
-            other => other?,
-        }
-        *round = None;
-        Ok(())
-    }
-
-    /// Waits until it is known whose the partitions are.
-    pub(super) async fn until_ours(&self, reader: &Reader, token: &Token) -> Result<()> {
-        let mut changes = reader.shared.changes.subscribe();
-        let settled = async {
-            loop {
-                match reader.shared.stock().standing(&token.items) {
-                    Standing::Unknown => {}
-                    other => return other,
-                }
-                if changes.changed().await.is_err() {
-                    return Standing::Lost;
-                }
-            }
-        };
-        match timeout(self.config.timeout, settled).await {
-            Ok(Standing::Ours) => Ok(()),
-            Ok(_) => Err(self.lost()),
-            Err(_) => {
-                let what =
-                    format!("group '{}' at {}: a rebalance is going on", self.config.group, self.place);
-                Err(Error::new(ErrorKind::Busy, what))
-            }
-        }
-    }
-
-    fn lost(&self) -> Error {
+    pub(super) fn lost(&self) -> Error {
         let what = format!("partitions of group '{}' have gone to another member", self.config.group);
         Error::new(ErrorKind::Lost, what)
     }

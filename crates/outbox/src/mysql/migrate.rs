@@ -9,7 +9,11 @@ use crate::migration::Migration;
 /// Every step so far, in order. A step that was cut off may be taken again: here a statement that makes a table
 /// cannot be undone.
 pub fn migrations() -> &'static [Migration] {
-    &[Migration { version: 1, name: "inbox", sql: include_str!("../../migrations/mysql/001_inbox.sql") }]
+    &[
+        Migration { version: 1, name: "inbox", sql: include_str!("../../migrations/mysql/001_inbox.sql") },
+        Migration { version: 2, name: "errors", sql: include_str!("../../migrations/mysql/002_errors.sql") },
+        Migration { version: 3, name: "audit", sql: include_str!("../../migrations/mysql/003_audit.sql") },
+    ]
 }
 
 /// What remembers which steps were taken; itself safe to run at any time.
@@ -25,11 +29,11 @@ const UNLOCK: &str = "select release_lock(concat('outboxd.migrate.', left(md5(da
 
 /// Takes the steps that are missing, and tells what was done.
 pub async fn migrate(pool: &MySqlPool) -> Result<Vec<String>> {
-    let failed = |error| classify(error, "migrating the tables of the inbox");
+    let failed = |error| classify(error, "migrating the outbox tables");
     let mut conn = pool.acquire().await.map_err(failed)?;
     let locked: Option<i64> = sqlx::query_scalar(LOCK).fetch_one(&mut *conn).await.map_err(failed)?;
     if locked != Some(1) {
-        let why = "migrating the tables of the inbox: somebody else has been migrating for 30 s";
+        let why = "migrating the outbox tables: somebody else has been migrating for 30 s";
         return Err(Error::new(ErrorKind::Busy, why));
     }
     let done = take_steps(&mut conn).await.map_err(failed);

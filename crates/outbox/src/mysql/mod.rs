@@ -7,10 +7,12 @@ mod connect;
 mod error;
 mod inbox;
 mod migrate;
+mod sheet;
 mod statements;
 mod table;
 
 pub use connect::connect;
 pub use inbox::Inbox;
 pub use migrate::{migrate, migrations, script};
+pub use sheet::{audit, error_log, mapped_error_log};
 pub use table::Table;

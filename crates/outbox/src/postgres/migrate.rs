@@ -17,6 +17,12 @@ pub fn migrations() -> &'static [Migration] {
             name: "attempts",
             sql: include_str!("../../migrations/postgres/002_attempts.sql"),
         },
+        Migration {
+            version: 3,
+            name: "errors",
+            sql: include_str!("../../migrations/postgres/003_errors.sql"),
+        },
+        Migration { version: 4, name: "audit", sql: include_str!("../../migrations/postgres/004_audit.sql") },
     ]
 }
 

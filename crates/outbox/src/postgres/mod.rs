@@ -18,6 +18,7 @@ mod rebase;
 mod replay;
 mod row;
 mod settle;
+mod sheet;
 mod sql;
 mod store;
 mod table;
@@ -32,6 +33,7 @@ pub use crate::source::Start;
 pub use cursor::Cursor;
 pub use inbox::Inbox;
 pub use migrate::{migrations, script};
+pub use sheet::{audit, error_log, mapped_error_log};
 pub use store::LogStore;
 pub use table::Table;
 

@@ -11,6 +11,8 @@ const MIGRATIONS: &[Migration] = &[
     Migration { version: 1, name: "log", sql: include_str!("../../migrations/sqlite/001_log.sql") },
     Migration { version: 2, name: "inbox", sql: include_str!("../../migrations/sqlite/002_inbox.sql") },
     Migration { version: 3, name: "attempts", sql: include_str!("../../migrations/sqlite/003_attempts.sql") },
+    Migration { version: 4, name: "errors", sql: include_str!("../../migrations/sqlite/004_errors.sql") },
+    Migration { version: 5, name: "audit", sql: include_str!("../../migrations/sqlite/005_audit.sql") },
 ];
 
 /// What remembers which steps were taken; itself safe to run at any time.

@@ -18,6 +18,7 @@ mod log;
 mod migrate;
 mod parked;
 mod settle;
+mod sheet;
 mod sql;
 mod statements;
 mod store;
@@ -35,6 +36,7 @@ pub use store::LogStore;
 
 pub use crate::source::Start;
 pub use migrate::{migrations, script};
+pub use sheet::{audit, error_log, mapped_error_log};
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::message::{Limits, Message, MessageId, headers_to_json};

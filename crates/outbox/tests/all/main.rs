@@ -13,6 +13,8 @@ mod consumer;
 ))]
 mod crash;
 mod cycle;
+#[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
+mod errors;
 #[cfg(all(feature = "postgres", feature = "rabbitmq"))]
 mod faults;
 mod group;

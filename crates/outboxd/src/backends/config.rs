@@ -5,12 +5,15 @@ use outbox::kafka::{self, GroupConfig, TopicConfig};
 use outbox::meter::{Meter, MeterConfig};
 use outbox::rabbitmq::{self, Binding, ExchangeConfig, QueueConfig, WorkQueueConfig};
 use outbox::smtp::MailConfig;
+use outbox::sql::{self, Statements};
 use outbox::template::Template;
-use outbox::{InboxTable, Result};
+use outbox::{Error, ErrorKind, InboxTable, Result};
 
+use crate::connection::Kind;
 use crate::options::{
     Argument, EndpointOptions, ExchangeKind, ExchangeOptions, GroupOptions, InboxTableOptions, MailOptions,
-    MeterOptions, QueueKind, Start, TemplateOptions, TopicOptions, Topology, WorkQueueOptions,
+    MeterOptions, QueueKind, Start, StatementOptions, TemplateOptions, TopicOptions, Topology,
+    WorkQueueOptions,
 };
 
 /// What the options of an exchange mean to its sink.
@@ -91,6 +94,7 @@ pub fn group_config(options: &GroupOptions) -> GroupConfig {
     config.picks = options.form.picks.clone();
     config.max_payload = options.form.max_payload;
     config.ca_file.clone_from(&options.ca_file);
+    config.session_timeout = options.session_timeout;
     config
 }
 
@@ -107,6 +111,19 @@ pub fn endpoint_config(options: &EndpointOptions) -> Result<EndpointConfig> {
     Ok(config)
 }
 
+/// What statements mean in the SQL of this kind of database.
+pub fn statements(kind: Kind, options: &StatementOptions) -> Result<Statements> {
+    let dialect = match kind {
+        Kind::Postgres => sql::Kind::Postgres,
+        Kind::MySql => sql::Kind::MySql,
+        Kind::Sqlite => sql::Kind::Sqlite,
+        Kind::Amqp | Kind::Kafka | Kind::Smtp => {
+            return Err(Error::new(ErrorKind::Config, "this is no connection to a database"));
+        }
+    };
+    Ok(Statements::parse(dialect, &options.statements)?.timeout(options.timeout))
+}
+
 /// What the options of a letter mean to its sink; `plaintext` is what the connection says.
 pub fn mail_config(options: &MailOptions, plaintext: bool) -> Result<MailConfig> {
     let templates =
@@ -121,6 +138,7 @@ pub fn mail_config(options: &MailOptions, plaintext: bool) -> Result<MailConfig>
     config.html = optional(&options.html)?;
     config.timeout = options.timeout;
     config.plaintext = plaintext;
+    config.ca_file.clone_from(&options.ca_file);
     Ok(config)
 }
 

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use outbox::sql::Statements;
 use outbox::{Error, ErrorKind, Handled, Inbox as _, MessageId, Once, Result, Sink, mysql, postgres, sqlite};
 use sqlx::{MySqlPool, PgPool, SqlitePool};
 use tokio::sync::Mutex;
@@ -109,6 +110,15 @@ impl Inbox {
             Self::Sqlite(inbox) => Arc::new(Once::new(inbox.clone(), consumer, sink)),
             Self::MySql(inbox) => Arc::new(Once::new(inbox.clone(), consumer, sink)),
         }
+    }
+
+    /// A sink that runs statements, in one transaction with the inbox.
+    pub fn sql(&self, consumer: &str, statements: Statements) -> Result<Arc<dyn Sink>> {
+        Ok(match self {
+            Self::Postgres(inbox) => Arc::new(inbox.sql(consumer, statements)?),
+            Self::Sqlite(inbox) => Arc::new(inbox.sql(consumer, statements)?),
+            Self::MySql(inbox) => Arc::new(inbox.sql(consumer, statements)?),
+        })
     }
 
     /// Whether it can be asked, which needs its table.

@@ -13,9 +13,10 @@ use outbox::template::Template;
 use outbox::{Migration, mysql, postgres, sqlite};
 
 use crate::cli::args::Database as Kind;
+use crate::connection;
 use crate::options::{
     EndpointOptions, ExchangeOptions, GroupOptions, InboxTableOptions, MailOptions, MeterOptions,
-    WorkQueueOptions,
+    StatementOptions, WorkQueueOptions,
 };
 
 pub use config::{
@@ -73,6 +74,11 @@ pub fn check_work_queue(options: &WorkQueueOptions) -> Result<(), String> {
 /// Whether Kafka can have it so.
 pub fn check_group(options: &GroupOptions) -> Result<(), String> {
     group_config(options).check().map_err(|error| error.chain())
+}
+
+/// Whether these are statements of such a database.
+pub fn check_statements(kind: connection::Kind, options: &StatementOptions) -> Result<(), String> {
+    config::statements(kind, options).map(drop).map_err(|error| error.chain())
 }
 
 /// Whether a letter can be made so.

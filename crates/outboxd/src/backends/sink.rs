@@ -11,12 +11,13 @@ use outbox::lines::Lines;
 use outbox::meter::Meters;
 use outbox::rabbitmq::Exchange;
 use outbox::smtp::Mailer;
+use outbox::sql::Statements;
 use outbox::{Cause, Error, ErrorKind, Message, Outcome, Result, Sink, code};
 use tokio::sync::OnceCell;
 use tokio_util::sync::CancellationToken;
 
-use super::config::{endpoint_config, exchange_config, mail_config, meter_config, topic_config};
-use super::database::Databases;
+use super::config::{endpoint_config, exchange_config, mail_config, meter_config, statements, topic_config};
+use super::database::{Databases, Inbox};
 use crate::connection::Connection;
 use crate::options::TopicOptions;
 use crate::plan::{SinkPlan, Target};
@@ -24,14 +25,23 @@ use crate::plan::{SinkPlan, Target};
 /// The sinks of a run. What several pipes lead to is one and the same, save for the inbox before it: there each pipe
 /// is a consumer of its own.
 pub struct Sinks {
-    shared: BTreeMap<String, Arc<dyn Sink>>,
+    ready: BTreeMap<String, Ready>,
     databases: Arc<Databases>,
+}
+
+/// A sink as far as it is the same for all pipes.
+#[derive(Clone)]
+enum Ready {
+    /// All of it.
+    Sink(Arc<dyn Sink>),
+    /// Statements, which need the transaction of the inbox.
+    Sql(Statements),
 }
 
 impl Sinks {
     /// None yet; databases are those that handlers and inboxes share.
     pub fn new(databases: Arc<Databases>) -> Self {
-        Self { shared: BTreeMap::new(), databases }
+        Self { ready: BTreeMap::new(), databases }
     }
 
     /// Makes a sink ready, as far as that needs no database. `unread` is told when nobody reads standard output any
@@ -50,36 +60,56 @@ impl Sinks {
                 Arc::new(Mailer::new(connection.url.reveal(), config)?)
             }
             Target::Metrics(meters) => Arc::new(Meters::new(meter_config(meters)?)?),
-            Target::Sql(..) | Target::ErrorLog(..) => {
+            Target::Sql(connection, options) => {
+                let statements = Ready::Sql(statements(connection.kind, options)?);
+                self.ready.insert(plan.name.clone(), statements);
+                return Ok(());
+            }
+            Target::ErrorLog(..) => {
                 return Err(Error::new(ErrorKind::Config, "this outboxd cannot run such a sink yet"));
             }
         };
-        self.shared.insert(plan.name.clone(), sink);
+        self.ready.insert(plan.name.clone(), Ready::Sink(sink));
         Ok(())
     }
 
     /// The sink as a pipe has it; none if it could not be made ready.
     pub fn of_pipe(&self, plan: &SinkPlan, pipe: &str) -> Option<Arc<dyn Sink>> {
-        let sink = self.shared.get(&plan.name)?.clone();
-        let Some(inbox) = &plan.inbox else { return Some(sink) };
-        let (databases, inbox, pipe) = (self.databases.clone(), inbox.clone(), pipe.to_owned());
+        let ready = self.ready.get(&plan.name)?.clone();
+        let inbox = match (&ready, &plan.inbox) {
+            (Ready::Sink(sink), None) => return Some(sink.clone()),
+            (_, inbox) => inbox.clone()?,
+        };
+        let (databases, pipe) = (self.databases.clone(), pipe.to_owned());
         Some(Arc::new(Later::new(move || {
-            let (databases, inbox, pipe, sink) =
-                (databases.clone(), inbox.clone(), pipe.clone(), sink.clone());
-            async move { Ok(databases.inbox(&inbox).await?.once(&pipe, sink)) }.boxed()
+            let (databases, inbox, pipe, ready) =
+                (databases.clone(), inbox.clone(), pipe.clone(), ready.clone());
+            async move { ready.behind(&databases.inbox(&inbox).await?, &pipe) }.boxed()
         })))
+    }
+}
+
+impl Ready {
+    /// Behind an inbox, as this consumer.
+    fn behind(self, inbox: &Inbox, consumer: &str) -> Result<Arc<dyn Sink>> {
+        match self {
+            Self::Sink(sink) => Ok(inbox.once(consumer, sink)),
+            Self::Sql(statements) => inbox.sql(consumer, statements),
+        }
     }
 }
 
 /// A sink with a database that may not be there yet. Until it is, nothing is delivered and nothing charged, as with
 /// every other outage, and the other pipes go on.
 struct Later {
-    open: Box<dyn Fn() -> BoxFuture<'static, Result<Arc<dyn Sink>>> + Send + Sync>,
+    open: Box<dyn Fn() -> Opening + Send + Sync>,
     sink: OnceCell<Arc<dyn Sink>>,
 }
 
+type Opening = BoxFuture<'static, Result<Arc<dyn Sink>>>;
+
 impl Later {
-    fn new(open: impl Fn() -> BoxFuture<'static, Result<Arc<dyn Sink>>> + Send + Sync + 'static) -> Self {
+    fn new(open: impl Fn() -> Opening + Send + Sync + 'static) -> Self {
         Self { open: Box::new(open), sink: OnceCell::new() }
     }
 }

@@ -9,7 +9,7 @@ use toml::de::DeValue;
 
 use super::sink::{BROKER_NAME_HELP, check_broker_name, default_keys};
 use super::source::LayoutConfig;
-use super::{days, millis};
+use super::{days, millis, minutes, secs};
 use crate::options::{
     Argument, BindOptions, Envelope, ExchangeKind, FormOptions, GroupOptions, QueueKind, Start, Topology,
     WorkQueueOptions, dead_name,
@@ -22,7 +22,7 @@ pub(super) const SHARED_KEYS: [&str; 8] =
 /// Keys that only a queue has.
 pub(super) const QUEUE_KEYS: [&str; 6] = ["queue", "kind", "bind", "prefetch", "single_active", "arguments"];
 /// Keys that only a topic has.
-pub(super) const TOPIC_KEYS: [&str; 5] = ["topic", "topics", "group", "start", "ca_file"];
+pub(super) const TOPIC_KEYS: [&str; 6] = ["topic", "topics", "group", "start", "ca_file", "session_timeout"];
 
 /// Arguments that a key of ours stands for.
 const OUR_ARGUMENTS: [(&str, &str); 2] =
@@ -102,6 +102,7 @@ pub(super) fn read_topics(section: &Section<'_>) -> Option<LayoutConfig> {
     }
     options.form = read_form(section);
     options.ca_file = section.path("ca_file").map(|path| path.value);
+    section.duration("session_timeout", secs(1)..=minutes(30), &mut options.session_timeout);
     let waits = options.topics.iter().flat_map(|topic| {
         let waits = options.retry.iter().map(|delay| retry_name(topic, *delay));
         waits.chain([topic.clone()]).collect::<Vec<_>>()

@@ -20,7 +20,7 @@ pub(super) const ENDPOINT_KEYS: [&str; 8] =
 pub(super) const SQL_KEYS: [&str; 2] = ["sql", "timeout"];
 /// Keys that tell that a sink is for e-mail.
 pub(super) const MAIL_KEYS: [&str; 7] = ["from", "to", "subject", "text", "text_file", "html", "html_file"];
-pub(super) const MAIL_FURTHER_KEYS: [&str; 3] = ["cc", "reply_to", "timeout"];
+pub(super) const MAIL_FURTHER_KEYS: [&str; 4] = ["cc", "reply_to", "timeout", "ca_file"];
 pub(super) const METRICS_KEYS: [&str; 1] = ["metrics"];
 pub(super) const ERROR_LOG_KEYS: [&str; 1] = ["error_log"];
 
@@ -94,6 +94,7 @@ pub(super) fn read_mail(section: &Section<'_>, templates: &mut Vec<TemplateConfi
         section.note_missing(&["text", "html"], "write the text: text = \"…\", or text_file = \"path\"");
     }
     read_timeout(section, &mut options.timeout);
+    options.ca_file = section.path("ca_file").map(|path| path.value);
     let inbox = inbox::read(section, Own::No);
     (on.map(|on| TargetConfig::Mail { on, options: Box::new(options) }), inbox)
 }

@@ -131,6 +131,8 @@ pub struct GroupOptions {
     pub form: FormOptions,
     /// Certificates that are trusted instead of the system's.
     pub ca_file: Option<PathBuf>,
+    /// So long after a member has fallen silent, the others take over.
+    pub session_timeout: Duration,
 }
 
 impl Default for GroupOptions {
@@ -144,6 +146,7 @@ impl Default for GroupOptions {
             start: Start::Beginning,
             form: FormOptions::default(),
             ca_file: None,
+            session_timeout: Duration::from_secs(15),
         }
     }
 }

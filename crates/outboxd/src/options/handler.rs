@@ -94,6 +94,8 @@ pub struct MailOptions {
     pub html: Option<String>,
     /// How long it may take to hand it over.
     pub timeout: Duration,
+    /// Certificates that are trusted besides the system's.
+    pub ca_file: Option<PathBuf>,
 }
 
 impl Default for MailOptions {
@@ -107,6 +109,7 @@ impl Default for MailOptions {
             text: None,
             html: None,
             timeout: Duration::from_secs(30),
+            ca_file: None,
         }
     }
 }

@@ -6,8 +6,9 @@ use super::inbox::check_identifier;
 use super::{Checker, Known, Places, SinkPlan, Target};
 use crate::backends;
 use crate::config::TemplateConfig;
+use crate::connection::Kind;
 use crate::mistake::{At, Place};
-use crate::options::{EndpointOptions, ErrorLogOptions, MailOptions, MeterOptions};
+use crate::options::{EndpointOptions, ErrorLogOptions, MailOptions, MeterOptions, StatementOptions};
 
 /// Whether all else can be looked at: what is wrong with a template is told by itself.
 pub(super) fn are_templates(templates: &[TemplateConfig]) -> bool {
@@ -32,6 +33,17 @@ impl Checker<'_> {
         {
             // The URL is not repeated: it may hold a secret in any part.
             self.mistakes.note(place, format!("{whose}.http: {rule}"), "see the reference of [sinks.NAME]");
+        }
+    }
+
+    pub(super) fn statements(&self, whose: &str, kind: Kind, options: &StatementOptions, place: Place) {
+        let is_whole = !options.statements.iter().any(|statement| statement.trim().is_empty());
+        if is_whole
+            && !options.statements.is_empty()
+            && let Err(rule) = backends::check_statements(kind, options)
+        {
+            let help = "values are :id, :type, :key, :time, :header.NAME, :payload and :payload.PATH; a ? behind one makes it NULL where it is missing";
+            self.mistakes.note(place, format!("{whose}.sql: {rule}"), help);
         }
     }
 

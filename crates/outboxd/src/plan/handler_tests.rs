@@ -248,7 +248,7 @@ fn what_config_show_prints_has_the_same_handlers() {
         assert_shown(&with(sink));
     }
     let mail = format!(
-        "{MAIL}text = \"a\"\nhtml = \"b\"\ncc = [\"c@x.example\"]\nreply_to = \"d@x.example\"\ninbox = \"shop\""
+        "{MAIL}text = \"a\"\nhtml = \"b\"\ncc = [\"c@x.example\"]\nreply_to = \"d@x.example\"\nca_file = \"ca.pem\"\ninbox = \"shop\""
     );
     assert_shown(&with(&mail));
 }
@@ -267,6 +267,14 @@ fn values_that_break_a_rule() {
         (with("sql = \"SELECT 1\""), "[sinks.it] has no 'on' | name the connection to a database"),
         (with("on = \"shop\"\nsql = []"), "sinks.it.sql: is an empty list"),
         (with("on = \"shop\"\nsql = [\"SELECT 1\", \" \"]"), "has an empty statement"),
+        (
+            with("on = \"shop\"\nsql = \"INSERT INTO a VALUES (:idd)\""),
+            "sinks.it.sql: statement 1, line 1, character",
+        ),
+        (
+            with("on = \"shop\"\nsql = [\"SELECT 1\", \"COMMIT\"]"),
+            "statement 2: 'COMMIT' is left to the inbox",
+        ),
         (with("on = \"rabbit\"\nerror_log = true"), "is no database, but amqp"),
         (with("on = \"shop\"\nerror_log = false"), "says that this is no sink"),
         (with("on = \"shop\"\nerror_log = { message_id = \"M\" }"), "[sinks.it.error_log] has no 'table'"),

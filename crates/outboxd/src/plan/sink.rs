@@ -151,8 +151,10 @@ impl Checker<'_> {
                 self.endpoint(whose, &options, templates, place, secret_place);
                 Some(Target::Http(options))
             }
-            TargetConfig::Sql { on: name, options, place: _ } => {
-                Some(Target::Sql(on(&name, Noun::Sql)?, options))
+            TargetConfig::Sql { on: name, options, place } => {
+                let connection = on(&name, Noun::Sql)?;
+                self.statements(whose, connection.kind, &options, place);
+                Some(Target::Sql(connection, options))
             }
             TargetConfig::Mail { on: name, options } => {
                 self.mail(whose, &options, templates, name.place);

@@ -103,6 +103,7 @@ fn show_topics(source: &SourcePlan, options: &GroupOptions) -> Value {
         "dead": options.dead,
         "start": word(&Start::WORDS, options.start),
         "ca_file": options.ca_file,
+        "session_timeout": show_duration(options.session_timeout),
     });
     with_form(without_nulls(shown), &options.form)
 }

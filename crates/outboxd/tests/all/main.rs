@@ -6,6 +6,7 @@ mod bad_input;
 mod broker;
 mod closed_output;
 mod consent;
+mod consumer_kills;
 mod data_registry;
 mod demo;
 mod doctor;

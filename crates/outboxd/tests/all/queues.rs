@@ -6,6 +6,7 @@ use testbed::Vhost;
 
 use crate::broker::Queue;
 use crate::endpoint::Endpoint;
+use crate::handlers::on_file;
 use crate::program::{PATIENCE, Program};
 
 fn config(vhost: &Vhost, url: &str, source: &str) -> String {
@@ -93,6 +94,36 @@ async fn run_once_ends_when_nothing_more_comes_and_says_when_the_broker_is_away(
     program.write("outboxd.toml", &away);
     let ran = program.run(&["run", "--once"]);
     assert_eq!(ran.code, 4, "{ran:#?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn d1_a_queue_of_foreign_messages_is_handled_by_statements() {
+    let Some(rabbitmq) = testbed::rabbitmq().await else { return };
+    let vhost = rabbitmq.vhost().await.unwrap();
+    let program = Program::migrated(&format!(
+        "[connections]\nrabbit = \"{}\"\nshop = \"sqlite:shop.db\"\n\
+         [sources.work]\non = \"rabbit\"\nqueue = \"orders\"\nid = [\"payload.id\"]\n\
+         [sinks.stock]\non = \"shop\"\nsql = \"INSERT INTO stock (sku) VALUES (:payload.sku)\"\n\
+         [pipes.stock]\nfrom = \"work\"\nto = \"stock\"\npoll = \"20ms\"\n",
+        vhost.url()
+    ));
+    on_file(&program, "shop.db", "CREATE TABLE stock (sku TEXT NOT NULL)").await;
+    program.ok(&["run", "--once"]);
+    let publisher = Publisher::connect(&vhost).await;
+    for n in 0..30 {
+        // Every message twice, with an id that only the payload has.
+        let body = format!("{{\"id\":\"o-{}\",\"sku\":\"s\"}}", n / 2);
+        publisher.publish("", "orders", "", &body).await;
+    }
+    for bad in ["", "no json", "{\"sku\":\"without an id\"}"] {
+        publisher.publish("", "orders", "", bad).await;
+    }
+    program.ok(&["run", "--once"]);
+    assert_eq!(on_file(&program, "shop.db", "SELECT count(*), '' FROM stock").await[0].0, 15);
+    let dead = Queue::open(vhost.url(), "orders.dlq").await.drain().await;
+    let mut codes: Vec<_> = dead.iter().map(|letter| letter.headers["x-error-code"].as_str()).collect();
+    codes.sort_unstable();
+    assert_eq!(codes, ["NO_ID", "UNFIT", "UNFIT"], "{dead:#?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

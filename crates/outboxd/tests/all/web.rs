@@ -1,57 +1,12 @@
-//! An application's endpoint, and a client of the program's own server.
+//! A client of the program's own server.
 
-use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex};
 
-use axum::Router;
-use axum::body::Bytes;
-use axum::http::{HeaderMap, StatusCode};
 use serde_json::Value;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpStream;
 
 use crate::program::Running;
-
-/// A request that an application got.
-#[derive(Debug, Clone)]
-pub struct Called {
-    pub headers: BTreeMap<String, String>,
-    pub body: Value,
-}
-
-/// An application that takes every message, and remembers what came.
-#[derive(Clone)]
-pub struct Application {
-    address: SocketAddr,
-    called: Arc<Mutex<Vec<Called>>>,
-}
-
-impl Application {
-    pub async fn start() -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let started = Self { address: listener.local_addr().unwrap(), called: Arc::default() };
-        let called = started.called.clone();
-        let answer = async move |headers: HeaderMap, body: Bytes| {
-            let text = |value: &axum::http::HeaderValue| value.to_str().unwrap().to_owned();
-            let headers = headers.iter().map(|(name, value)| (name.to_string(), text(value))).collect();
-            let body = serde_json::from_slice(&body).unwrap();
-            called.lock().unwrap().push(Called { headers, body });
-            StatusCode::NO_CONTENT
-        };
-        let router = Router::new().fallback(answer);
-        tokio::spawn(async move { axum::serve(listener, router).await });
-        started
-    }
-
-    pub fn url(&self) -> String {
-        format!("http://{}/notifications", self.address)
-    }
-
-    pub fn called(&self) -> Vec<Called> {
-        self.called.lock().unwrap().clone()
-    }
-}
 
 /// The program's own server, by what its log says of it.
 pub fn server(running: &mut Running) -> SocketAddr {

@@ -5,6 +5,8 @@ mod broker;
 mod chaos;
 #[cfg(all(feature = "rabbitmq", feature = "sqlite"))]
 mod killed;
+#[cfg(all(feature = "postgres", feature = "sqlite"))]
+mod lanes;
 mod logic;
 #[cfg(all(feature = "mysql", feature = "postgres", feature = "rabbitmq"))]
 mod tables;

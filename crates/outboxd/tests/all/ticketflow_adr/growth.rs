@@ -1,41 +1,43 @@
 //! D10: more workers on a queue, and an outbox in parts.
 
 use std::collections::BTreeSet;
+use std::time::Instant;
 
 use super::producer::CREATED;
 use super::{Scene, stop};
-use crate::program::{Program, delivered};
-use crate::web::Application;
+use crate::broker::{Sender, headers};
+use crate::endpoint::Endpoint;
+use crate::program::{PATIENCE, Program, delivered};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn d10_several_workers_share_a_queue() {
     const EVENTS: usize = 300;
     let Some(scene) = Scene::of("application.toml", &[]).await else { return };
-    let application = Application::start().await;
+    let application = Endpoint::start().await;
     let mut workers = Vec::new();
     for _ in 0..2 {
         let mut command = scene.program.command(&["run", "--pipe", "notify"]);
-        let mut worker = Program::begin(command.env("APPLICATION_URL", application.url()));
+        let mut worker = Program::begin(command.env("APPLICATION_URL", &application.url));
         worker.wait_for("started pipe");
         workers.push(worker);
     }
     let consumers = ["list_consumers", "-q", "-p", scene.vhost.name(), "queue_name"];
-    let began = std::time::Instant::now();
+    let began = Instant::now();
     while testbed::rabbitmq().await.unwrap().ctl(&consumers).await.unwrap().lines().count() < 2 {
-        assert!(began.elapsed() < crate::program::PATIENCE, "both read the queue");
+        assert!(began.elapsed() < PATIENCE, "both read the queue");
     }
-    let sender = crate::broker::Sender::open(scene.vhost.url()).await;
+    let sender = Sender::open(scene.vhost.url()).await;
     let ids: BTreeSet<String> = (0..EVENTS).map(|_| uuid::Uuid::new_v4().to_string()).collect();
     for id in &ids {
-        sender.publish("tickets", CREATED, crate::broker::headers(&[("x-event-id", id)]), b"{}").await;
+        sender.publish("tickets", CREATED, headers(&[("x-event-id", id)]), b"{}").await;
     }
     scene.until_processed("notify", EVENTS as i64).await;
     let shares: Vec<u64> = workers.into_iter().map(|worker| delivered(&stop(worker))).collect();
     assert_eq!(shares.iter().sum::<u64>(), EVENTS as u64);
     assert!(shares.iter().all(|share| *share > EVENTS as u64 / 4), "{shares:?}");
-    let called = application.called();
-    assert_eq!(called.len(), EVENTS);
-    assert_eq!(called.iter().map(|one| one.headers["ce-id"].clone()).collect::<BTreeSet<_>>(), ids);
+    let posted = application.posted();
+    assert_eq!(posted.len(), EVENTS);
+    assert_eq!(posted.into_iter().map(|one| one.id).collect::<BTreeSet<_>>(), ids);
 }
 
 /// The table in parts, one for each month, as PostgreSQL has them; the API goes on writing to "Outbox".

@@ -1,9 +1,12 @@
 //! D9: e-mail, metrics, and an endpoint of an application.
 
+use serde_json::{Value, json};
+
 use super::producer::Ticket;
 use super::{Scene, changed, somebody, stop};
+use crate::endpoint::Endpoint;
 use crate::program::Program;
-use crate::web::{self, Application};
+use crate::web;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn d9_an_event_is_a_letter_and_a_count() {
@@ -34,9 +37,9 @@ async fn d9_an_event_is_a_letter_and_a_count() {
 #[tokio::test(flavor = "multi_thread")]
 async fn d9_an_application_of_any_language_gets_every_event_once() {
     let Some(scene) = Scene::of("application.toml", &[]).await else { return };
-    let application = Application::start().await;
+    let application = Endpoint::start().await;
     let mut command = scene.program.command(&["run"]);
-    let mut consumers = Program::begin(command.env("APPLICATION_URL", application.url()));
+    let mut consumers = Program::begin(command.env("APPLICATION_URL", &application.url));
     (0..2).for_each(|_| drop(consumers.wait_for("started pipe")));
     scene.until_queue("notifications", 0).await;
     scene.until_queue("metrics", 0).await;
@@ -56,12 +59,11 @@ async fn d9_an_application_of_any_language_gets_every_event_once() {
     stop(dispatcher);
     stop(consumers);
     scene.until_queue("notifications", 0).await;
-    let called = application.called();
-    assert_eq!(called.len(), 2, "{called:?}");
-    assert_eq!(called[0].body["status"], "open");
-    assert_eq!(called[1].body["status"], "assigned");
-    let header = |name: &str| called[0].headers.get(name).map(String::as_str);
-    assert_eq!(header("webhook-id"), Some(id.as_str()), "{called:?}");
-    assert_eq!(header("ce-id"), Some(id.as_str()), "{called:?}");
-    assert_eq!(header("ce-type"), Some("ticket.created"), "{called:?}");
+    let posted = application.posted();
+    let bodies: Vec<Value> = posted.iter().map(|one| serde_json::from_str(&one.body).unwrap()).collect();
+    assert_eq!(bodies.len(), 2, "{posted:?}");
+    assert_eq!((&bodies[0]["status"], &bodies[1]["status"]), (&json!("open"), &json!("assigned")));
+    let header = |name: &str| posted[0].headers[name].to_str().unwrap();
+    assert_eq!((header("ce-id"), header("idempotency-key")), (&*id, &*id));
+    assert_eq!((header("ce-type"), header("x-correlation-id")), ("ticket.created", &*ticket.correlation));
 }

@@ -6,8 +6,11 @@ use toml::Table;
 use super::producer::{CREATED, Ticket};
 use super::{SOON, Scene, changed, somebody, stop};
 
-/// A topic of the test's own, and a group of that name for each consumer.
-struct Topic(String);
+/// A topic of the test's own.
+struct Topic {
+    kafka: &'static Kafka,
+    name: String,
+}
 
 impl Topic {
     async fn make() -> Option<Self> {
@@ -16,21 +19,17 @@ impl Topic {
             testbed::skip("this needs an Apache Kafka");
             return None;
         }
-        Some(Self(kafka.topic(3).await.unwrap()))
-    }
-
-    fn kafka(&self) -> &'static Kafka {
-        futures_util::future::FutureExt::now_or_never(Kafka::shared()).unwrap().unwrap()
+        Some(Self { kafka, name: kafka.topic(3).await.unwrap() })
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn d10_kafka_takes_the_place_of_rabbitmq_by_changing_the_sink_alone() {
     let Some(topic) = Topic::make().await else { return };
-    let sink = "on = \"rabbit\"\nexchange = \"tickets\"          # topic, durable; messages are persistent and \
-                confirmed\nrouting_key = \"{type}\"";
-    let to_kafka = (sink, format!("on = \"kafka\"\ntopic = \"{}\"", topic.0));
-    let connection = ("[connections]", format!("[connections]\nkafka = \"{}\"", topic.kafka().url()));
+    let file = changed("outboxd.toml", &[]);
+    let (from, to) = (file.find("[sinks.events]").unwrap(), file.find("[pipes.dispatch]").unwrap());
+    let to_kafka = (&file[from..to], format!("[sinks.events]\non = \"kafka\"\ntopic = \"{}\"\n", topic.name));
+    let connection = ("[connections]", format!("[connections]\nkafka = \"{}\"", topic.kafka.url()));
     let changes = [(to_kafka.0, to_kafka.1.as_str()), (connection.0, connection.1.as_str())];
     let Some(scene) = Scene::shared(&changes).await else { return };
     let mut session = scene.session().await;
@@ -39,7 +38,7 @@ async fn d10_kafka_takes_the_place_of_rabbitmq_by_changing_the_sink_alone() {
     let running = scene.run(&["dispatch"]);
     scene.until_dispatched().await;
     stop(running);
-    let record = topic.kafka().records(&topic.0, 1).await.unwrap().remove(0);
+    let record = topic.kafka.records(&topic.name, 1).await.unwrap().remove(0);
     assert_eq!(record.header("x-event-id"), Some(id));
     assert_eq!(record.header("x-correlation-id"), Some(ticket.correlation.clone()));
     assert_eq!(record.header("ce_type").as_deref(), Some(CREATED));
@@ -63,12 +62,12 @@ fn d10_the_file_for_kafka_has_other_places_and_the_same_pipes_and_handlers() {
 async fn d10_the_consumers_read_topics_as_they_read_queues() {
     let Some(topic) = Topic::make().await else { return };
     let (letters, counts) =
-        (format!("group = \"{}-letters\"", topic.0), format!("group = \"{}-counts\"", topic.0));
+        (format!("group = \"{}-letters\"", topic.name), format!("group = \"{}-counts\"", topic.name));
     let groups =
         [(r#"group = "notifications""#, letters.as_str()), (r#"group = "metrics""#, counts.as_str())];
     let changes: Vec<_> = groups.into_iter().chain([SOON]).collect();
     let Some(scene) = Scene::of("kafka.toml", &changes).await else { return };
-    let program = scene.program.env("KAFKA_URL", &topic.kafka().url()).env("TOPIC", &topic.0);
+    let program = scene.program.env("KAFKA_URL", &topic.kafka.url()).env("TOPIC", &topic.name);
     let scene = Scene { program, ..scene };
     let running = scene.run(&["dispatch", "notify", "count"]);
     let (ana, greylisted, refused) = (somebody("ana"), somebody("greylisted"), somebody("refused"));
@@ -79,7 +78,7 @@ async fn d10_the_consumers_read_topics_as_they_read_queues() {
     scene.until_mails(&greylisted, 1).await;
     scene.until_processed("count", 3).await;
     scene.until_processed("notify", 2).await;
-    let dead = topic.kafka().records(&format!("{}.notifications.dlq", topic.0), 1).await.unwrap();
+    let dead = topic.kafka.records(&format!("{}.notifications.dlq", topic.name), 1).await.unwrap();
     assert_eq!(dead[0].header("x-error-code").as_deref(), Some("SMTP_550"));
     stop(running);
     assert_eq!(scene.number(r#"select count(*) from "ProcessedEvents""#).await, 5);

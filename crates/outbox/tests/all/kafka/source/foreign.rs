@@ -33,7 +33,7 @@ async fn foreign_records_are_handled_and_what_nobody_can_handle_goes_to_the_dead
         },
     ];
     kafka.write(&topic, records.clone()).await.unwrap();
-    let mut config = config(&topic, "g");
+    let mut config = config(&topic, &topic);
     config.max_payload = 4_000_000;
     let sink = Recorder::new();
     let running = Running::start(kafka, config, sink.clone());
@@ -61,7 +61,7 @@ async fn an_id_may_be_taken_from_the_content_and_stays_the_same_through_retries(
     let topic = kafka.topic(1).await.unwrap();
     let write = record(&[("content-type", b"text/plain"), ("n", b"1")], b"anything");
     kafka.write(&topic, vec![write]).await.unwrap();
-    let mut config = config(&topic, "g");
+    let mut config = config(&topic, &topic);
     config.picks.id = vec!["content".parse().unwrap()];
     let source = group(kafka, config);
     let claims = claim_of(&source, 1).await;
@@ -85,7 +85,7 @@ async fn a_tombstone_is_a_message_with_an_empty_payload_and_stays_one_when_it_is
     let tombstone =
         Record { key: Some(b"k".to_vec()), is_tombstone: true, ..record(&[("x-event-id", b"t-1")], b"") };
     kafka.write(&topic, vec![tombstone]).await.unwrap();
-    let source = group(kafka, config(&topic, "g"));
+    let source = group(kafka, config(&topic, &topic));
     let claims = claim_of(&source, 1).await;
     let message = &claims[0].messages[0];
     assert_eq!((message.id.as_str(), message.key.as_deref(), message.payload.len()), ("t-1", Some("k"), 0));

@@ -1,7 +1,8 @@
 //! Several members of a group: who comes, goes, dies or is slow takes nothing with it.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
@@ -21,20 +22,20 @@ async fn s3_an_offset_is_never_committed_past_a_message_that_is_not_done() {
     let Some(kafka) = apache().await else { return };
     let topic = kafka.topic(1).await.unwrap();
     enqueue(kafka, &topic, &(0..10).map(|n| named(n, &format!("k{n}"))).collect::<Vec<_>>()).await;
-    let first = group(kafka, config(&topic, "g"));
+    let first = group(kafka, config(&topic, &topic));
     let claims = claim_of(&first, 10).await;
     let undone = |message: &Message| ["4", "7"].contains(&&*names([message])[0]);
     settle(&first, &claims, |message| if undone(message) { Verdict::Released } else { Verdict::Done }).await;
-    assert_eq!(kafka.committed("g", &topic).await.unwrap(), [Some(4)]);
+    assert_eq!(kafka.committed(&topic, &topic).await.unwrap(), [Some(4)]);
     // The two come again, and the first of them is claimed when it ends.
     let again = claim_of(&first, 2).await;
     assert_eq!(names(again.iter().flat_map(|claim| &claim.messages)), ["4", "7"]);
     drop(first);
-    let second = group(kafka, config(&topic, "g"));
+    let second = group(kafka, config(&topic, &topic));
     let claims = claim_of(&second, 6).await;
     assert_eq!(names(claims.iter().flat_map(|claim| &claim.messages)), ["4", "5", "6", "7", "8", "9"]);
     settle(&second, &claims, |_| Verdict::Done).await;
-    assert_eq!(kafka.committed("g", &topic).await.unwrap(), [Some(10)]);
+    assert_eq!(kafka.committed(&topic, &topic).await.unwrap(), [Some(10)]);
     second.close().await.unwrap();
 }
 
@@ -50,13 +51,13 @@ async fn s10_a_rebalance_takes_only_what_goes_to_the_other() {
         kafka.write(&topic, vec![record]).await.unwrap();
     };
     write(0, "goes").await;
-    let old = group(kafka, config(&topic, "g"));
+    let old = group(kafka, config(&topic, &topic));
     let goes = claim_of(&old, 1).await;
     write(1, "stays").await;
     let stays = claim_of(&old, 1).await;
     write(1, "waits").await;
     // Newer members are first in line for the first partitions.
-    let new = group(kafka, config(&topic, "g"));
+    let new = group(kafka, config(&topic, &topic));
     let taken = claim_of(&new, 1).await;
     assert_eq!(names(&taken[0].messages), ["goes"]);
     settle(&old, &stays, |_| Verdict::Done).await;
@@ -66,7 +67,7 @@ async fn s10_a_rebalance_takes_only_what_goes_to_the_other() {
     old.close().await.unwrap();
     assert_eq!(names(&claim_of(&old, 1).await[0].messages), ["waits"]);
     settle(&new, &taken, |_| Verdict::Done).await;
-    assert_eq!(kafka.committed("g", &topic).await.unwrap(), [Some(1), Some(1)]);
+    assert_eq!(kafka.committed(&topic, &topic).await.unwrap(), [Some(1), Some(1)]);
     old.close().await.unwrap();
     let claims = claim_of(&new, 1).await;
     assert_eq!(names(&claims[0].messages), ["waits"], "after it has left, the other has all");
@@ -79,7 +80,8 @@ async fn d10_members_that_come_and_go_under_load_lose_nothing() {
     let Some(kafka) = apache().await else { return };
     let topic = kafka.topic(6).await.unwrap();
     let sink = Recorder::new();
-    let start = || Running::start(kafka, config(&topic, "g"), Brake(sink.clone(), Duration::from_millis(3)));
+    let start =
+        || Running::start(kafka, config(&topic, &topic), Brake(sink.clone(), Duration::from_millis(3)));
     let (first, messages) = (start(), many(6_000));
     for part in messages.chunks(2_000) {
         let before = sink.received().len();
@@ -96,7 +98,7 @@ async fn d10_members_that_come_and_go_under_load_lose_nothing() {
     let all = ids(&messages);
     until("all are handled", async || ids(&sink.received()) == all).await;
     first.stop().await;
-    let ends: i64 = kafka.committed("g", &topic).await.unwrap().into_iter().flatten().sum();
+    let ends: i64 = kafka.committed(&topic, &topic).await.unwrap().into_iter().flatten().sum();
     assert_eq!(ends, 6_000, "and all is committed");
 }
 
@@ -119,7 +121,7 @@ async fn d10_members_that_are_killed_under_load_lose_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let mut files = Vec::new();
     let mut start = |name: &str| {
-        let member = Member::start(&kafka.url(), &topic, "g", folder.path(), name);
+        let member = Member::start(&kafka.url(), &topic, &topic, folder.path(), name);
         files.push(member.file());
         member
     };
@@ -145,33 +147,63 @@ async fn d10_members_that_are_killed_under_load_lose_nothing() {
     assert!(repeated < 1_500, "{repeated} of 3000 were handled more than once");
 }
 
-/// A handler that needs far longer than a member may be silent: it stays a member, and nobody takes its message.
+/// Handlers that need far longer than a member may be silent: each stays a member, and nobody takes its messages.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_slow_handler_does_not_cost_the_membership() {
     let Some(kafka) = apache().await else { return };
     let topic = kafka.topic(2).await.unwrap();
-    enqueue(kafka, &topic, &(0..8).map(|n| named(n, &format!("k{n}"))).collect::<Vec<_>>()).await;
-    let sink = Recorder::new();
-    let quick = || {
-        let mut config = config(&topic, "g");
+    let (sinks, pace) = ([Recorder::new(), Recorder::new()], Arc::new(AtomicU64::new(0)));
+    let start = |sink: &Recorder| {
+        let mut config = config(&topic, &topic);
         // The longest pause between two polls is as long.
         config.session_timeout = Duration::from_millis(1_500);
-        config
+        Running::start(kafka, config, Paced(sink.clone(), pace.clone()))
     };
-    let one = Running::start(kafka, quick(), Brake(sink.clone(), Duration::from_secs(6)));
+    let running = sinks.each_ref().map(start);
+    let write = async |name: &str| {
+        let record = |partition| {
+            let name = format!("{name}-{partition}");
+            let headers = vec![("x-event-id".to_owned(), name.as_bytes().to_vec())];
+            testbed::Record { partition, payload: name.into(), headers, ..testbed::Record::default() }
+        };
+        kafka.write(&topic, vec![record(0), record(1)]).await.unwrap();
+    };
+    let has = |sink: &Recorder, name: &str| names(&sink.received()).iter().any(|n| n.starts_with(name));
+    // Until each has a partition.
+    let mut round = 0;
+    let is_shared = async |name: &str| {
+        write(name).await;
+        until("it is handled", async || {
+            sinks.iter().flat_map(|sink| names(&sink.received())).filter(|n| n.starts_with(name)).count() >= 2
+        })
+        .await;
+        sinks.iter().all(|sink| has(sink, name))
+    };
+    while !is_shared(&format!("try{round}")).await {
+        round += 1;
+    }
+    pace.store(6_000, Ordering::Relaxed);
     let began = Instant::now();
-    let done = tokio::time::timeout(super::PATIENCE, sink.wait_for(8)).await.expect("all are handled");
+    assert!(is_shared("slow").await, "each has handled one");
     assert!(began.elapsed() >= Duration::from_secs(6), "{:?}", began.elapsed());
-    let two = Running::start(kafka, quick(), sink.clone());
-    until("all is committed", async || {
-        kafka.committed("g", &topic).await.unwrap().into_iter().flatten().sum::<i64>() == 8
-    })
-    .await;
-    one.stop().await;
-    two.stop().await;
-    let mut times: BTreeMap<String, usize> = BTreeMap::new();
-    done.iter().for_each(|message| *times.entry(message.id.to_string()).or_default() += 1);
-    assert_eq!((times.len(), sink.received().len()), (8, 8), "each once");
+    pace.store(0, Ordering::Relaxed);
+    assert!(is_shared("after").await, "each has its partition still");
+    for one in running {
+        one.stop().await;
+    }
+    let slow = sinks.iter().flat_map(|sink| names(&sink.received())).filter(|name| name.starts_with("slow"));
+    assert_eq!(slow.count(), 2, "each once");
+}
+
+/// A handler whose pace is set while it runs.
+struct Paced(Recorder, Arc<AtomicU64>);
+
+#[async_trait]
+impl Sink for Paced {
+    async fn deliver(&self, messages: &[Message]) -> Vec<Outcome> {
+        tokio::time::sleep(Duration::from_millis(self.1.load(Ordering::Relaxed))).await;
+        self.0.deliver(messages).await
+    }
 }
 
 /// Partitions whose messages wait, and of which no more is read, hold up no other.
@@ -179,7 +211,7 @@ async fn a_slow_handler_does_not_cost_the_membership() {
 async fn a_partition_of_which_no_more_is_read_does_not_stop_the_others() {
     let Some(kafka) = apache().await else { return };
     let topic = kafka.topic(2).await.unwrap();
-    let mut config = config(&topic, "g");
+    let mut config = config(&topic, &topic);
     config.retry = vec![Duration::from_millis(200), Duration::from_secs(3_600)];
     config.buffer = 12;
     let source = Arc::new(group(kafka, config));

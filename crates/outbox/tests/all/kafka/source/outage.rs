@@ -19,7 +19,7 @@ async fn a_broker_that_dies_costs_nothing_and_work_resumes_by_itself() {
         true => Outcome::rejected(Cause::new(code::HANDLER, "at first")),
         false => Outcome::Delivered,
     });
-    let mut config = config(&topic, "g");
+    let mut config = config(&topic, &topic);
     config.timeout = Duration::from_secs(2);
     let running = Running::start(&kafka, config, sink.clone());
     let mut written = BTreeSet::new();
@@ -45,7 +45,7 @@ async fn a_claim_is_settled_after_the_outage_that_it_met() {
     let Some(mut kafka) = testbed::available(Kafka::start().await) else { return };
     let topic = kafka.topic(1).await.unwrap();
     enqueue(&kafka, &topic, &[named("1", "a"), named("2", "b")]).await;
-    let mut config = config(&topic, "g");
+    let mut config = config(&topic, &topic);
     config.timeout = Duration::from_secs(1);
     let source = group(&kafka, config.clone());
     let claims = claim_of(&source, 2).await;
@@ -65,7 +65,7 @@ async fn a_claim_is_settled_after_the_outage_that_it_met() {
     until("it is settled", settled).await;
     settle(&source, &claims[1..], |_| Verdict::Done).await;
     source.close().await.unwrap();
-    assert_eq!(kafka.committed("g", &topic).await.unwrap(), [Some(2)]);
+    assert_eq!(kafka.committed(&topic, &topic).await.unwrap(), [Some(2)]);
 }
 
 #[tokio::test]

@@ -44,7 +44,7 @@ async fn d5_retries_are_kept_by_the_broker_with_their_delays_and_end_with_the_de
         "bad" => Outcome::rejected(failure()),
         _ => Outcome::Delivered,
     });
-    let running = Running::start(kafka, config(&topic, "g"), sink.clone());
+    let running = Running::start(kafka, config(&topic, &topic), sink.clone());
     let dead = format!("{topic}.dlq");
     until("it is dead", async || running.stats.dead() == 1).await;
     sink.wait_for(2).await;
@@ -83,7 +83,7 @@ async fn d5_retries_are_kept_by_the_broker_with_their_delays_and_end_with_the_de
     // All of it is settled, in the retry topics too.
     for name in [topic.clone(), format!("{topic}.retry.100ms"), format!("{topic}.retry.700ms")] {
         let (records, committed) =
-            (kafka.records(&name, 0).await.unwrap(), kafka.committed("g", &name).await);
+            (kafka.records(&name, 0).await.unwrap(), kafka.committed(&topic, &name).await);
         for (partition, committed) in (0..).zip(committed.unwrap()) {
             let last = records.iter().filter(|record| record.partition == partition).map(|r| r.offset).max();
             assert_eq!(committed, last.map(|last| last + 1), "{name} {partition}");
@@ -95,14 +95,14 @@ async fn d5_retries_are_kept_by_the_broker_with_their_delays_and_end_with_the_de
 async fn d5_a_retry_outlives_the_process_that_wanted_it() {
     let Some((kafka, topic)) = scene(1).await else { return };
     enqueue(kafka, &topic, &[named("one", "k")]).await;
-    let first = group(kafka, config(&topic, "g"));
+    let first = group(kafka, config(&topic, &topic));
     let claims = claim_of(&first, 1).await;
     let after = Duration::from_millis(700);
     settle(&first, &claims, |_| Verdict::Retry { after, attempts: 1, cause: failure() }).await;
     let settled = Instant::now();
     first.close().await.unwrap();
     drop(first);
-    let second = group(kafka, config(&topic, "g"));
+    let second = group(kafka, config(&topic, &topic));
     let claims = claim_of(&second, 1).await;
     assert!(settled.elapsed() >= after - Duration::from_millis(20), "{:?}", settled.elapsed());
     assert!(claims[0].is_set_aside());
@@ -127,7 +127,7 @@ async fn order_per_key_is_kept_through_retries_by_one_consumer() {
             false => Outcome::Delivered,
         }
     });
-    let running = Running::start(kafka, config(&topic, "g"), sink.clone());
+    let running = Running::start(kafka, config(&topic, &topic), sink.clone());
     let done = tokio::time::timeout(Duration::from_secs(120), sink.wait_for(messages.len())).await;
     let done = names(&done.expect("all are done"));
     let (dead, stats) = (running.stats.dead(), running.stats.clone());
@@ -158,7 +158,7 @@ async fn a_wait_that_is_longer_than_every_step_goes_round_until_it_is_over() {
             _ => Outcome::Delivered,
         }
     });
-    let running = Running::start(kafka, config(&topic, "g"), sink.clone());
+    let running = Running::start(kafka, config(&topic, &topic), sink.clone());
     let done = tokio::time::timeout(super::PATIENCE, sink.wait_for(2)).await.expect("both are done");
     running.stop().await;
     assert_eq!(names(&done), ["soon", "later"]);
@@ -176,7 +176,7 @@ async fn a_wait_that_is_longer_than_every_step_goes_round_until_it_is_over() {
 async fn without_retry_topics_a_message_waits_here_and_its_offset_with_it() {
     let Some((kafka, topic)) = scene(1).await else { return };
     enqueue(kafka, &topic, &[named("0", "a"), named("1", "b"), named("2", "b"), named("3", "c")]).await;
-    let mut without = config(&topic, "g");
+    let mut without = config(&topic, &topic);
     without.retry.clear();
     let mut rules = policy(&without);
     rules.steps = None;
@@ -187,10 +187,10 @@ async fn without_retry_topics_a_message_waits_here_and_its_offset_with_it() {
     });
     let running = Running::of(Pipe::new(group(kafka, without.clone()), sink.clone()).policy(rules));
     tokio::time::timeout(super::PATIENCE, sink.wait_for(2)).await.expect("the others go on");
-    until("it is committed", async || kafka.committed("g", &topic).await.unwrap() == [Some(1)]).await;
+    until("it is committed", async || kafka.committed(&topic, &topic).await.unwrap() == [Some(1)]).await;
     let done = tokio::time::timeout(super::PATIENCE, sink.wait_for(4)).await.expect("all are done");
     assert_eq!(names(&done), ["0", "3", "1", "2"]);
-    until("it is committed", async || kafka.committed("g", &topic).await.unwrap() == [Some(4)]).await;
+    until("it is committed", async || kafka.committed(&topic, &topic).await.unwrap() == [Some(4)]).await;
     running.stop().await;
     let attempts: Vec<u32> = seen
         .lock()

@@ -19,9 +19,9 @@ async fn refused(kafka: &Kafka, config: outbox::kafka::GroupConfig) -> String {
 async fn a_topic_that_is_read_must_be_there_and_is_never_made() {
     let Some(kafka) = apache().await else { return };
     let topic = Kafka::topic_name();
-    let told = refused(kafka, config(&topic, "g")).await;
+    let told = refused(kafka, config(&topic, &topic)).await;
     assert!(told.contains(&format!("topic '{topic}'")) && told.contains("create it"), "{told}");
-    let again = refused(kafka, config(&topic, "g")).await;
+    let again = refused(kafka, config(&topic, &topic)).await;
     assert_eq!(told, again, "it was not made");
 }
 
@@ -29,7 +29,7 @@ async fn a_topic_that_is_read_must_be_there_and_is_never_made() {
 async fn d1_topics_for_retries_and_dead_letters_are_checked_or_made_as_the_topic_is() {
     let Some(kafka) = apache().await else { return };
     let topic = kafka.topic(3).await.unwrap();
-    let mut check = config(&topic, "g");
+    let mut check = config(&topic, &topic);
     check.topology = Topology::Check;
     let told = refused(kafka, check.clone()).await;
     assert!(told.contains("topology = \"declare\""), "{told}");
@@ -40,13 +40,13 @@ async fn d1_topics_for_retries_and_dead_letters_are_checked_or_made_as_the_topic
     let told = refused(kafka, check.clone()).await;
     assert!(told.contains(&short) && told.contains("has 2 partitions"), "{told}");
     // To declare mends it, and leaves the rest as it is.
-    group(kafka, config(&topic, "g")).check().await.unwrap();
+    group(kafka, config(&topic, &topic)).check().await.unwrap();
     let partitions = async |name: &str| kafka.committed("nobody", name).await.unwrap().len();
     assert_eq!((partitions(&short).await, partitions(&long).await), (3, 3));
     assert_eq!(partitions(&format!("{topic}.dlq")).await, 1);
     group(kafka, check).check().await.unwrap();
     // What is made is as the topic.
-    let mut other = config(&topic, "g");
+    let mut other = config(&topic, &topic);
     other.dead = Some(format!("{topic}.dead"));
     group(kafka, other).check().await.unwrap();
     assert_eq!(partitions(&format!("{topic}.dead")).await, 3);
@@ -58,7 +58,7 @@ async fn a_group_that_begins_now_passes_over_what_was_there_and_nothing_else() {
     let topic = kafka.topic(2).await.unwrap();
     enqueue(kafka, &topic, &(0..10).map(|n| named(format!("old {n}"), &n.to_string())).collect::<Vec<_>>())
         .await;
-    let mut now = config(&topic, "g");
+    let mut now = config(&topic, &topic);
     now.start = Start::Now;
     let first = group(kafka, now.clone());
     assert!(first.claim(10).await.unwrap().messages.is_empty());
@@ -83,7 +83,7 @@ async fn a_group_that_begins_now_passes_over_what_was_there_and_nothing_else() {
 async fn two_topics_are_read_by_one_group_each_with_its_own_dead_letters() {
     let Some(kafka) = apache().await else { return };
     let (one, two) = (kafka.topic(1).await.unwrap(), kafka.topic(2).await.unwrap());
-    let mut both = config(&one, "g");
+    let mut both = config(&one, &one);
     both.topics.push(two.clone());
     enqueue(kafka, &one, &[named("1", "k")]).await;
     enqueue(kafka, &two, &[named("2", "k")]).await;
@@ -104,7 +104,7 @@ async fn a_login_that_may_not_read_is_denied_and_says_so() {
     let topic = kafka.topic(1).await.unwrap();
     let (port, password) = (kafka.guarded_port().unwrap(), PASSWORD.replace('/', "%2F").replace('@', "%40"));
     let source = |user: &str, password: &str| {
-        let mut config = config(&topic, "g");
+        let mut config = config(&topic, &topic);
         config.ca_file = kafka.ca_file();
         Group::new(&format!("kafka+ssl://{user}:{password}@127.0.0.1:{port}"), config).unwrap()
     };
@@ -117,4 +117,24 @@ async fn a_login_that_may_not_read_is_denied_and_says_so() {
         assert!(!error.chain().contains("canary"), "{error}");
     }
     tokio::time::timeout(Duration::from_secs(10), allowed.close()).await.unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn a_group_whose_members_read_other_topics_cannot_begin_now_until_they_have_left() {
+    let Some(kafka) = apache().await else { return };
+    let (topic, other) = (kafka.topic(1).await.unwrap(), kafka.topic(1).await.unwrap());
+    enqueue(kafka, &other, &[named("1", "k")]).await;
+    enqueue(kafka, &topic, &[named("old", "k")]).await;
+    let member = group(kafka, config(&other, &topic));
+    claim_of(&member, 1).await;
+    let mut now = config(&topic, &topic);
+    now.start = Start::Now;
+    let source = group(kafka, now);
+    let error = source.claim(1).await.unwrap_err();
+    assert!(error.is_temporary() && error.to_string().contains("a name of its own"), "{error}");
+    member.close().await.unwrap();
+    assert!(source.claim(1).await.unwrap().messages.is_empty());
+    enqueue(kafka, &topic, &[named("new", "k")]).await;
+    assert_eq!(names(&claim_of(&source, 1).await[0].messages), ["new"]);
+    source.close().await.unwrap();
 }

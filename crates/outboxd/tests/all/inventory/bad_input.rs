@@ -1,0 +1,94 @@
+//! What nobody can handle: it is dead at once with a cause that a person understands, and the queue goes on.
+
+use lapin::BasicProperties;
+use lapin::types::{AMQPValue, FieldTable};
+use uuid::Uuid;
+
+use super::{ERROR_QUEUE, Scene, product, stop};
+use crate::broker::{Sender, headers};
+
+const EXCHANGE: &str = "inventory_exchange";
+const KEY: &str = "product.created";
+
+/// What a message is like, the code of its cause, and words of the cause.
+struct Bad {
+    what: &'static str,
+    properties: BasicProperties,
+    body: Vec<u8>,
+    code: &'static str,
+    cause: &'static str,
+}
+
+fn with_id() -> BasicProperties {
+    headers(&[("x-event-id", &Uuid::new_v4().to_string())])
+}
+
+/// With a header whose value is of this type.
+fn odd(name: &str, value: AMQPValue) -> BasicProperties {
+    let mut table = FieldTable::default();
+    table.insert("x-event-id".into(), AMQPValue::LongString(Uuid::new_v4().to_string().into()));
+    table.insert(name.into(), value);
+    BasicProperties::default().with_headers(table)
+}
+
+fn list() -> Vec<Bad> {
+    let good = product("Lamp", 19.9).to_string().into_bytes();
+    let bad = |what, properties, body: &[u8], code, cause| Bad { what, properties, body: body.to_vec(), code, cause };
+    let mut large = br#"{"productId":""#.to_vec();
+    large.resize(20 << 20, b'x');
+    vec![
+        bad("an empty body", with_id(), b"", "UNFIT", "the payload"),
+        bad("no JSON", with_id(), b"{\"productId\": ", "UNFIT", "JSON"),
+        bad("a field that is missing", with_id(), br#"{"productId":"7","name":"Lamp"}"#, "UNFIT", "payload.price"),
+        bad("a value that is no price", with_id(), br#"{"productId":"7","name":"Lamp","price":"dear"}"#, "UNFIT", ""),
+        bad("no id", BasicProperties::default(), &good, "NO_ID", "id"),
+        bad("20 MiB", with_id(), &large, "TOO_LARGE", "20971520"),
+        bad("an id that is a table", odd("x-event-id", AMQPValue::FieldTable(FieldTable::default())), &good, "BAD_HEADER", "x-event-id"),
+        bad("attempts that are no number", odd("x-retry-attempts", AMQPValue::LongString("many".into())), &good, "", ""),
+    ]
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_nobody_can_handle_is_set_aside_with_its_cause_and_the_queue_goes_on() {
+    let Some(scene) = Scene::shared(&[]).await else { return };
+    let running = scene.consume().await;
+    let (sender, errors) = (Sender::open(scene.vhost.url()).await, scene.queue(ERROR_QUEUE).await);
+    let mut handled = 0;
+    for Bad { what, properties, body, code, cause } in list() {
+        sender.publish(EXCHANGE, KEY, properties, &body).await;
+        scene.publish(&product("Lamp", 19.9)).await;
+        handled += 1;
+        if code.is_empty() {
+            handled += 1;
+        } else {
+            scene.until_queue(ERROR_QUEUE, 1).await;
+            let dead = errors.get().await.unwrap();
+            assert_eq!(dead.headers.get("x-error-code").map(String::as_str), Some(code), "{what}: {:?}", dead.headers);
+            let told = &dead.headers["x-error-text"];
+            assert!(told.contains(cause), "{what}: {told}");
+            assert!(dead.body == body, "{what}: as it came");
+        }
+        scene.until_handled(handled).await;
+    }
+    let said = stop(running);
+    assert!(!said.contains("Lamp"), "payloads are nobody's business: {said}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn whatever_is_set_aside_is_written_down() {
+    let Some(scene) = Scene::shared(&[]).await else { return };
+    let running = scene.run(&["consume", "write_errors"]);
+    scene.until_queue(super::QUEUE, 0).await;
+    let sender = Sender::open(scene.vhost.url()).await;
+    let bad: Vec<Bad> = list().into_iter().filter(|bad| !bad.code.is_empty()).collect();
+    for Bad { properties, body, .. } in &bad {
+        sender.publish(EXCHANGE, KEY, properties.clone(), body).await;
+    }
+    scene.until_errors(bad.len() as i64).await;
+    stop(running);
+    for queue in [super::QUEUE, ERROR_QUEUE, "product-created-queue_error.dlq"] {
+        scene.until_queue(queue, 0).await;
+    }
+    let unfit = r#"select count(*) from "ErrorLogs" where "ErrorCode" = 'UNFIT' and "RetryCount" = 1"#;
+    assert_eq!(scene.number(unfit).await, 4);
+}
