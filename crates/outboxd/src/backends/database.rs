@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use outbox::audit::Audit;
 use outbox::sql::Statements;
 use outbox::{Error, ErrorKind, Handled, Inbox as _, MessageId, Once, Result, Sink, mysql, postgres, sqlite};
 use sqlx::{MySqlPool, PgPool, SqlitePool};
@@ -88,6 +89,17 @@ impl Databases {
             (Database::MySql(pool), Some(table)) => {
                 Inbox::MySql(Arc::new(mysql::Inbox::mapped(pool, table).await?))
             }
+        })
+    }
+}
+
+impl Databases {
+    /// The book of repairs in a database.
+    pub async fn audit(&self, connection: &Connection) -> Result<Arc<dyn Audit>> {
+        Ok(match self.open(connection).await? {
+            Database::Postgres(pool) => postgres::audit(pool),
+            Database::Sqlite(pool) => sqlite::audit(pool),
+            Database::MySql(pool) => mysql::audit(pool),
         })
     }
 }
