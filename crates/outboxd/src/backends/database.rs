@@ -5,13 +5,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use outbox::audit::Audit;
+use outbox::errors::ErrorLog;
 use outbox::sql::Statements;
 use outbox::{Error, ErrorKind, Handled, Inbox as _, MessageId, Once, Result, Sink, mysql, postgres, sqlite};
 use sqlx::{MySqlPool, PgPool, SqlitePool};
 use tokio::sync::Mutex;
 
-use super::config::inbox_table;
+use super::config::{error_table, inbox_table};
 use crate::connection::{Connection, Kind};
+use crate::options::ErrorLogOptions;
 use crate::plan::InboxPlan;
 
 /// An open database.
@@ -101,6 +103,26 @@ impl Databases {
             Database::Sqlite(pool) => sqlite::audit(pool),
             Database::MySql(pool) => mysql::audit(pool),
         })
+    }
+
+    /// An error log; a table of somebody else's is checked.
+    pub async fn error_log(
+        &self,
+        connection: &Connection,
+        options: &ErrorLogOptions,
+    ) -> Result<Arc<dyn ErrorLog>> {
+        let table = match options {
+            ErrorLogOptions::Ours => None,
+            ErrorLogOptions::Mapped(mapped) => Some(error_table(mapped)?),
+        };
+        match (self.open(connection).await?, table) {
+            (Database::Postgres(pool), None) => Ok(postgres::error_log(pool)),
+            (Database::Postgres(pool), Some(table)) => postgres::mapped_error_log(pool, table).await,
+            (Database::Sqlite(pool), None) => Ok(sqlite::error_log(pool)),
+            (Database::Sqlite(pool), Some(table)) => sqlite::mapped_error_log(pool, table).await,
+            (Database::MySql(pool), None) => Ok(mysql::error_log(pool)),
+            (Database::MySql(pool), Some(table)) => mysql::mapped_error_log(pool, table).await,
+        }
     }
 }
 

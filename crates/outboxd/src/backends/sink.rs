@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use futures_util::future::{BoxFuture, FutureExt as _};
+use outbox::errors::ErrorSink;
 use outbox::http::Endpoint;
 use outbox::lines::Lines;
 use outbox::meter::Meters;
@@ -65,8 +66,18 @@ impl Sinks {
                 self.ready.insert(plan.name.clone(), statements);
                 return Ok(());
             }
-            Target::ErrorLog(..) => {
-                return Err(Error::new(ErrorKind::Config, "this outboxd cannot run such a sink yet"));
+            Target::ErrorLog(connection, options) => {
+                let (databases, connection) = (self.databases.clone(), connection.clone());
+                let options = options.clone();
+                Arc::new(Later::new(move || {
+                    let (databases, connection) = (databases.clone(), connection.clone());
+                    let options = options.clone();
+                    async move {
+                        let log = databases.error_log(&connection, &options).await?;
+                        Ok(Arc::new(ErrorSink::new(log)) as Arc<dyn Sink>)
+                    }
+                    .boxed()
+                }))
             }
         };
         self.ready.insert(plan.name.clone(), Ready::Sink(sink));

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use outbox::errors::FIELDS;
 use outbox::meter::MeterKind;
 
 use super::inbox::{self, InboxConfig, Own};
@@ -9,8 +10,7 @@ use super::sink::{TargetConfig, TemplateConfig, read_templates};
 use super::{millis, minutes};
 use crate::mistake::At;
 use crate::options::{
-    ERROR_COLUMNS, EndpointOptions, ErrorLogOptions, ErrorTableOptions, MailOptions, MeterOptions,
-    StatementOptions,
+    EndpointOptions, ErrorLogOptions, ErrorTableOptions, MailOptions, MeterOptions, StatementOptions,
 };
 use crate::reader::Section;
 use crate::secret::Secret;
@@ -181,7 +181,7 @@ pub(super) fn read_error_log(section: &Section<'_>) -> Option<TargetConfig> {
         let table = mapped.required("table", "name the table: { table = \"…\", … }");
         let schema = mapped.text("schema").map(|schema| schema.value);
         let column = |key: &'static str| Some((key, mapped.text(key)?.value));
-        let columns = ERROR_COLUMNS.into_iter().filter_map(column).collect();
+        let columns = FIELDS.into_iter().filter_map(column).collect();
         mapped.finish(&[]);
         ErrorLogOptions::Mapped(Box::new(ErrorTableOptions { schema, table: table?.value, columns }))
     } else {

@@ -152,23 +152,3 @@ pub struct ErrorTableOptions {
     /// The columns, by the key in the configuration.
     pub columns: Vec<(&'static str, String)>,
 }
-
-/// What a table of errors can have a column for.
-pub const ERROR_COLUMNS: [&str; 16] = [
-    "id",
-    "message_id",
-    "type",
-    "key",
-    "origin",
-    "code",
-    "error",
-    "attempts",
-    "payload",
-    "headers",
-    "first_seen",
-    "last_seen",
-    "resolved",
-    "resolved_at",
-    "resolved_by",
-    "note",
-];
