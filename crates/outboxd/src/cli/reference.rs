@@ -14,6 +14,13 @@ fn every_verb_and_flag_is_in_the_reference() {
         let heading = format!("\n### `{}`\n", verb.get_name());
         assert!(REFERENCE.contains(&heading), "docs/reference/cli.md lacks{heading}");
         check_flags(verb);
+        for nested in verb.get_subcommands().filter(|nested| nested.get_name() != "help") {
+            let name = format!("{} {}", verb.get_name(), nested.get_name());
+            let known = REFERENCE.contains(&format!("\n#### `{name}`\n"))
+                || REFERENCE.contains(&format!("`{name}` "));
+            assert!(known, "docs/reference/cli.md lacks `{name}`");
+            check_flags(nested);
+        }
     }
     check_flags(&command);
 }
