@@ -16,8 +16,8 @@ use crate::secret::{MASK, is_secret_name};
 
 pub use broker::{Argument, BindOptions, Envelope, FormOptions, GroupOptions, WorkQueueOptions, dead_name};
 pub use handler::{
-    ERROR_COLUMNS, EndpointOptions, ErrorLogOptions, ErrorTableOptions, InboxTableOptions, MailOptions,
-    MeterOptions, StatementOptions, WINDOW,
+    EndpointOptions, ErrorLogOptions, ErrorTableOptions, InboxTableOptions, MailOptions, MeterOptions,
+    StatementOptions, WINDOW,
 };
 
 /// How a log is kept.

@@ -174,6 +174,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg(feature = "kafka")]
     fn what_is_released_is_away_until_it_comes_again() {
         let (mut held, now) = (Held::default(), Instant::now());
         held.moved("k", &id("1"), STEP, now);

@@ -1,5 +1,6 @@
 //! What the options of the configuration mean to the library.
 
+use outbox::errors::ErrorTable;
 use outbox::http::{EndpointConfig, Secret};
 use outbox::kafka::{self, GroupConfig, TopicConfig};
 use outbox::meter::{Meter, MeterConfig};
@@ -11,9 +12,9 @@ use outbox::{Error, ErrorKind, InboxTable, Result};
 
 use crate::connection::Kind;
 use crate::options::{
-    Argument, EndpointOptions, ExchangeKind, ExchangeOptions, GroupOptions, InboxTableOptions, MailOptions,
-    MeterOptions, QueueKind, Start, StatementOptions, TemplateOptions, TopicOptions, Topology,
-    WorkQueueOptions,
+    Argument, EndpointOptions, ErrorTableOptions, ExchangeKind, ExchangeOptions, GroupOptions,
+    InboxTableOptions, MailOptions, MeterOptions, QueueKind, Start, StatementOptions, TemplateOptions,
+    TopicOptions, Topology, WorkQueueOptions,
 };
 
 /// What the options of an exchange mean to its sink.
@@ -138,6 +139,7 @@ pub fn mail_config(options: &MailOptions, plaintext: bool) -> Result<MailConfig>
     config.html = optional(&options.html)?;
     config.timeout = options.timeout;
     config.plaintext = plaintext;
+    config.ca_file.clone_from(&options.ca_file);
     Ok(config)
 }
 
@@ -158,6 +160,12 @@ pub fn meter_config(options: &[MeterOptions]) -> Result<MeterConfig> {
         }
     }
     Ok(MeterConfig::new(meters))
+}
+
+/// What the options of a table of errors mean.
+pub fn error_table(options: &ErrorTableOptions) -> Result<ErrorTable> {
+    let columns = options.columns.iter().map(|(field, column)| (*field, column.as_str()));
+    ErrorTable::parse(options.schema.as_deref(), &options.table, columns)
 }
 
 /// What the options of a table of handled ids mean to the inbox; `prune` says whether rows of it are removed.

@@ -4,13 +4,15 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use outbox::errors::ErrorLog;
 use outbox::sql::Statements;
-use outbox::{Error, ErrorKind, Inbox as _, MessageId, Once, Result, Sink, mysql, postgres, sqlite};
+use outbox::{Error, ErrorKind, Handled, Inbox as _, MessageId, Once, Result, Sink, mysql, postgres, sqlite};
 use sqlx::{MySqlPool, PgPool, SqlitePool};
 use tokio::sync::Mutex;
 
-use super::config::inbox_table;
+use super::config::{error_table, inbox_table};
 use crate::connection::{Connection, Kind};
+use crate::options::ErrorLogOptions;
 use crate::plan::InboxPlan;
 
 /// An open database.
@@ -92,6 +94,28 @@ impl Databases {
     }
 }
 
+impl Databases {
+    /// An error log; a table of somebody else's is checked.
+    pub async fn error_log(
+        &self,
+        connection: &Connection,
+        options: &ErrorLogOptions,
+    ) -> Result<Arc<dyn ErrorLog>> {
+        let table = match options {
+            ErrorLogOptions::Ours => None,
+            ErrorLogOptions::Mapped(mapped) => Some(error_table(mapped)?),
+        };
+        match (self.open(connection).await?, table) {
+            (Database::Postgres(pool), None) => Ok(postgres::error_log(pool)),
+            (Database::Postgres(pool), Some(table)) => postgres::mapped_error_log(pool, table).await,
+            (Database::Sqlite(pool), None) => Ok(sqlite::error_log(pool)),
+            (Database::Sqlite(pool), Some(table)) => sqlite::mapped_error_log(pool, table).await,
+            (Database::MySql(pool), None) => Ok(mysql::error_log(pool)),
+            (Database::MySql(pool), Some(table)) => mysql::mapped_error_log(pool, table).await,
+        }
+    }
+}
+
 /// An open inbox.
 pub enum Inbox {
     /// In PostgreSQL.
@@ -128,6 +152,15 @@ impl Inbox {
             Self::Postgres(inbox) => inbox.known("outboxd-doctor", &[&id]).await.map(drop),
             Self::Sqlite(inbox) => inbox.known("outboxd-doctor", &[&id]).await.map(drop),
             Self::MySql(inbox) => inbox.known("outboxd-doctor", &[&id]).await.map(drop),
+        }
+    }
+
+    /// What became of a message with all consumers, in order of time.
+    pub async fn history(&self, id: &MessageId) -> Result<Vec<Handled>> {
+        match self {
+            Self::Postgres(inbox) => inbox.history(id).await,
+            Self::Sqlite(inbox) => inbox.history(id).await,
+            Self::MySql(inbox) => inbox.history(id).await,
         }
     }
 

@@ -15,8 +15,8 @@ use outbox::{Migration, mysql, postgres, sqlite};
 use crate::cli::args::Database as Kind;
 use crate::connection;
 use crate::options::{
-    EndpointOptions, ExchangeOptions, GroupOptions, InboxTableOptions, MailOptions, MeterOptions,
-    StatementOptions, WorkQueueOptions,
+    EndpointOptions, ErrorTableOptions, ExchangeOptions, GroupOptions, InboxTableOptions, MailOptions,
+    MeterOptions, StatementOptions, WorkQueueOptions,
 };
 
 pub use config::{
@@ -90,6 +90,11 @@ pub fn check_mail(options: &MailOptions) -> Result<(), String> {
 pub fn check_meter(options: &MeterOptions) -> Result<(), String> {
     let config = config::meter_config(std::slice::from_ref(options));
     config.and_then(|config| config.check()).map_err(|error| error.chain())
+}
+
+/// Whether a table can take errors, as far as its names tell.
+pub fn check_error_table(options: &ErrorTableOptions) -> Result<(), String> {
+    config::error_table(options).map(drop).map_err(|error| error.chain())
 }
 
 /// Whether a table can be an inbox, as far as its names tell.

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use futures_util::future::{BoxFuture, FutureExt as _};
+use outbox::errors::ErrorSink;
 use outbox::http::Endpoint;
 use outbox::lines::Lines;
 use outbox::meter::Meters;
@@ -65,8 +66,18 @@ impl Sinks {
                 self.ready.insert(plan.name.clone(), statements);
                 return Ok(());
             }
-            Target::ErrorLog(..) => {
-                return Err(Error::new(ErrorKind::Config, "this outboxd cannot run such a sink yet"));
+            Target::ErrorLog(connection, options) => {
+                let (databases, connection) = (self.databases.clone(), connection.clone());
+                let options = options.clone();
+                Arc::new(Later::new(move || {
+                    let (databases, connection) = (databases.clone(), connection.clone());
+                    let options = options.clone();
+                    async move {
+                        let log = databases.error_log(&connection, &options).await?;
+                        Ok(Arc::new(ErrorSink::new(log)) as Arc<dyn Sink>)
+                    }
+                    .boxed()
+                }))
             }
         };
         self.ready.insert(plan.name.clone(), Ready::Sink(sink));
@@ -102,12 +113,14 @@ impl Ready {
 /// A sink with a database that may not be there yet. Until it is, nothing is delivered and nothing charged, as with
 /// every other outage, and the other pipes go on.
 struct Later {
-    open: Box<dyn Fn() -> BoxFuture<'static, Result<Arc<dyn Sink>>> + Send + Sync>,
+    open: Box<dyn Fn() -> Opening + Send + Sync>,
     sink: OnceCell<Arc<dyn Sink>>,
 }
 
+type Opening = BoxFuture<'static, Result<Arc<dyn Sink>>>;
+
 impl Later {
-    fn new(open: impl Fn() -> BoxFuture<'static, Result<Arc<dyn Sink>>> + Send + Sync + 'static) -> Self {
+    fn new(open: impl Fn() -> Opening + Send + Sync + 'static) -> Self {
         Self { open: Box::new(open), sink: OnceCell::new() }
     }
 }

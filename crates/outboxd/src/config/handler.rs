@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use outbox::errors::FIELDS;
 use outbox::meter::MeterKind;
 
 use super::inbox::{self, InboxConfig, Own};
@@ -9,8 +10,7 @@ use super::sink::{TargetConfig, TemplateConfig, read_templates};
 use super::{millis, minutes};
 use crate::mistake::At;
 use crate::options::{
-    ERROR_COLUMNS, EndpointOptions, ErrorLogOptions, ErrorTableOptions, MailOptions, MeterOptions,
-    StatementOptions,
+    EndpointOptions, ErrorLogOptions, ErrorTableOptions, MailOptions, MeterOptions, StatementOptions,
 };
 use crate::reader::Section;
 use crate::secret::Secret;
@@ -20,7 +20,7 @@ pub(super) const ENDPOINT_KEYS: [&str; 8] =
 pub(super) const SQL_KEYS: [&str; 2] = ["sql", "timeout"];
 /// Keys that tell that a sink is for e-mail.
 pub(super) const MAIL_KEYS: [&str; 7] = ["from", "to", "subject", "text", "text_file", "html", "html_file"];
-pub(super) const MAIL_FURTHER_KEYS: [&str; 3] = ["cc", "reply_to", "timeout"];
+pub(super) const MAIL_FURTHER_KEYS: [&str; 4] = ["cc", "reply_to", "timeout", "ca_file"];
 pub(super) const METRICS_KEYS: [&str; 1] = ["metrics"];
 pub(super) const ERROR_LOG_KEYS: [&str; 1] = ["error_log"];
 
@@ -94,6 +94,7 @@ pub(super) fn read_mail(section: &Section<'_>, templates: &mut Vec<TemplateConfi
         section.note_missing(&["text", "html"], "write the text: text = \"…\", or text_file = \"path\"");
     }
     read_timeout(section, &mut options.timeout);
+    options.ca_file = section.path("ca_file").map(|path| path.value);
     let inbox = inbox::read(section, Own::No);
     (on.map(|on| TargetConfig::Mail { on, options: Box::new(options) }), inbox)
 }
@@ -180,7 +181,7 @@ pub(super) fn read_error_log(section: &Section<'_>) -> Option<TargetConfig> {
         let table = mapped.required("table", "name the table: { table = \"…\", … }");
         let schema = mapped.text("schema").map(|schema| schema.value);
         let column = |key: &'static str| Some((key, mapped.text(key)?.value));
-        let columns = ERROR_COLUMNS.into_iter().filter_map(column).collect();
+        let columns = FIELDS.into_iter().filter_map(column).collect();
         mapped.finish(&[]);
         ErrorLogOptions::Mapped(Box::new(ErrorTableOptions { schema, table: table?.value, columns }))
     } else {

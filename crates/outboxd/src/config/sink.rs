@@ -209,7 +209,7 @@ fn elsewhere(own: Option<&str>) -> Vec<(&'static str, &'static str)> {
         ("timeout", "a sink that waits for an answer: 'exchange', 'topic', 'http', 'sql', e-mail"),
         ("headers", "a sink with 'exchange', 'topic' or 'http'"),
         ("max_message", "a sink with 'exchange' or 'topic'"),
-        ("ca_file", "a sink with 'topic' or 'http'"),
+        ("ca_file", "a sink with 'topic' or 'http', or for e-mail"),
     ];
     let words = [
         ("'http'", "a sink with 'http'"),

@@ -1,12 +1,13 @@
 //! A look at a handler and at its inbox. Nothing is handled: no request, no letter, no statement.
 
 use outbox::Finding;
+use outbox::errors::ErrorFilter;
 use outbox::http::Endpoint;
 use outbox::smtp::Mailer;
 
 use crate::backends::{self, Database, Databases};
 use crate::connection::Connection;
-use crate::options::{EndpointOptions, MailOptions};
+use crate::options::{EndpointOptions, ErrorLogOptions, MailOptions};
 use crate::plan::InboxPlan;
 
 /// Whether somebody listens at an endpoint.
@@ -35,6 +36,18 @@ pub async fn database(connection: &Connection) -> Finding {
     match Database::open(connection).await {
         Ok(_) => Finding::ok("connection", format!("connected to {}", connection.url)),
         Err(error) => Finding::error("connection", &error),
+    }
+}
+
+/// Whether a table of errors is there and can be read.
+pub async fn error_log(connection: &Connection, options: &ErrorLogOptions) -> Finding {
+    let checked = async {
+        let log = Databases::default().error_log(connection, options).await?;
+        log.list(&ErrorFilter { limit: 1, ..ErrorFilter::default() }).await
+    };
+    match checked.await {
+        Ok(_) => Finding::ok("error log", format!("in {connection}: there, and can be read")),
+        Err(error) => Finding::error("error log", &error),
     }
 }
 

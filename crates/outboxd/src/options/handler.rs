@@ -94,6 +94,8 @@ pub struct MailOptions {
     pub html: Option<String>,
     /// How long it may take to hand it over.
     pub timeout: Duration,
+    /// Certificates that are trusted besides the system's.
+    pub ca_file: Option<PathBuf>,
 }
 
 impl Default for MailOptions {
@@ -107,6 +109,7 @@ impl Default for MailOptions {
             text: None,
             html: None,
             timeout: Duration::from_secs(30),
+            ca_file: None,
         }
     }
 }
@@ -149,23 +152,3 @@ pub struct ErrorTableOptions {
     /// The columns, by the key in the configuration.
     pub columns: Vec<(&'static str, String)>,
 }
-
-/// What a table of errors can have a column for.
-pub const ERROR_COLUMNS: [&str; 16] = [
-    "id",
-    "message_id",
-    "type",
-    "key",
-    "origin",
-    "code",
-    "error",
-    "attempts",
-    "payload",
-    "headers",
-    "first_seen",
-    "last_seen",
-    "resolved",
-    "resolved_at",
-    "resolved_by",
-    "note",
-];

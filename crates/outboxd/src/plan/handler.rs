@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use super::inbox::check_identifier;
 use super::{Checker, Known, Places, SinkPlan, Target};
 use crate::backends;
 use crate::config::TemplateConfig;
@@ -67,13 +66,11 @@ impl Checker<'_> {
     }
 
     pub(super) fn error_log(&self, whose: &str, options: &ErrorLogOptions, place: Place) {
-        let ErrorLogOptions::Mapped(mapped) = options else { return };
-        let names = mapped.columns.iter().map(|(_, column)| column).chain([&mapped.table]);
-        for name in names {
-            if let Err(rule) = check_identifier(name) {
-                let what = format!("{whose}.error_log: '{name}' {rule}");
-                self.mistakes.note(place, what, "write it as the database has it, without quotes");
-            }
+        if let ErrorLogOptions::Mapped(mapped) = options
+            && let Err(rule) = backends::check_error_table(mapped)
+        {
+            let help = "name the columns as the database has them, at least 'id', 'error' and 'payload'";
+            self.mistakes.note(place, format!("{whose}.error_log: {rule}"), help);
         }
     }
 

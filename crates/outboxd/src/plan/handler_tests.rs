@@ -15,7 +15,7 @@ pub(super) const EVERY_HANDLER: &str = "[connections.post]\nurl = \"smtps://u:p@
     [sinks.every_sql]\non = \"c\"\nsql = \"SELECT 1\"\n\
     [sinks.every_mail]\non = \"post\"\nfrom = \"a@x.example\"\nto = \"b@x.example\"\nsubject = \"s\"\ntext = \"t\"\n\
     [sinks.every_figure]\nmetrics = [{ counter = \"c\" }, { histogram = \"h\", value = \"{payload.v}\" }]\n\
-    [sinks.every_error]\non = \"c\"\nerror_log = { table = \"ErrorLogs\", message_id = \"MessageId\" }\n\
+    [sinks.every_error]\non = \"c\"\nerror_log = { table = \"ErrorLogs\", id = \"I\", error = \"E\", payload = \"P\" }\n\
     [http]\nlisten = \"127.0.0.1:8480\"\ntoken = \"0123456789abcdef\"\n\
     [publishers.p]\nto = \"events\"\nkeep = \"orders\"\n[audit]\non = \"shop\"\n";
 
@@ -118,12 +118,12 @@ fn figures_and_tables_of_errors_have_their_keys() {
     };
     assert_eq!(options, ErrorLogOptions::Ours);
     let Target::ErrorLog(_, ErrorLogOptions::Mapped(mapped)) = target(
-        "on = \"shop\"\nerror_log = { table = \"ErrorLogs\", message_id = \"MessageId\", attempts = \"RetryCount\" }",
+        "on = \"shop\"\nerror_log = { table = \"ErrorLogs\", id = \"Id\", error = \"Text\", payload = \"Payload\" }",
     ) else {
         panic!("it is mapped")
     };
     assert_eq!(mapped.table, "ErrorLogs");
-    let columns = [("message_id", "MessageId"), ("attempts", "RetryCount")];
+    let columns = [("id", "Id"), ("error", "Text"), ("payload", "Payload")];
     assert_eq!(mapped.columns, columns.map(|(key, column)| (key, column.to_owned())));
 }
 
@@ -243,12 +243,12 @@ fn what_config_show_prints_has_the_same_handlers() {
         "on = \"shop\"\nsql = \"SELECT 1\"\ninbox = { table = \"P\", id = \"I\" }",
         "metrics = [{ counter = \"a\", value = \"{payload.n}\" }, { histogram = \"b\", value = \"{payload.n}\", buckets = [1, 2.5], types = \"x.*\" }]",
         "on = \"shop\"\nerror_log = true",
-        "on = \"shop\"\nerror_log = { schema = \"s\", table = \"T\", message_id = \"M\", note = \"N\" }",
+        "on = \"shop\"\nerror_log = { schema = \"s\", table = \"T\", id = \"I\", error = \"E\", payload = \"P\", note = \"N\" }",
     ] {
         assert_shown(&with(sink));
     }
     let mail = format!(
-        "{MAIL}text = \"a\"\nhtml = \"b\"\ncc = [\"c@x.example\"]\nreply_to = \"d@x.example\"\ninbox = \"shop\""
+        "{MAIL}text = \"a\"\nhtml = \"b\"\ncc = [\"c@x.example\"]\nreply_to = \"d@x.example\"\nca_file = \"ca.pem\"\ninbox = \"shop\""
     );
     assert_shown(&with(&mail));
 }
@@ -276,10 +276,16 @@ fn values_that_break_a_rule() {
             "statement 2: 'COMMIT' is left to the inbox",
         ),
         (with("on = \"rabbit\"\nerror_log = true"), "is no database, but amqp"),
+        (
+            with("on = \"shop\"\nerror_log = { table = \"T\", error = \"E\", payload = \"P\" }"),
+            "sinks.it.error_log: id: is missing",
+        ),
         (with("on = \"shop\"\nerror_log = false"), "says that this is no sink"),
         (with("on = \"shop\"\nerror_log = { message_id = \"M\" }"), "[sinks.it.error_log] has no 'table'"),
         (
-            with("on = \"shop\"\nerror_log = { table = \"T\", mesage_id = \"M\" }"),
+            with(
+                "on = \"shop\"\nerror_log = { table = \"T\", id = \"I\", error = \"E\", payload = \"P\", mesage_id = \"M\" }",
+            ),
             "did you mean 'message_id'?",
         ),
         (mail(""), "[sinks.it] has no 'text' or 'html' | write the text"),

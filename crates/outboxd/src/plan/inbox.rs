@@ -125,16 +125,3 @@ impl Checker<'_> {
         }
     }
 }
-
-/// Whether a table or a column can bear this name.
-pub(super) fn check_identifier(name: &str) -> Result<(), &'static str> {
-    if name.is_empty() {
-        Err("is empty")
-    } else if name.len() > 64 {
-        Err("is longer than the 64 bytes of a name")
-    } else if name.contains(['"', '`', '\'', ';']) || name.chars().any(char::is_control) {
-        Err("has a character that a name cannot have")
-    } else {
-        Ok(())
-    }
-}

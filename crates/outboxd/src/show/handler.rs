@@ -40,6 +40,7 @@ pub(super) fn show_mail(connection: &Connection, options: &MailOptions) -> Value
         "text": options.text,
         "html": options.html,
         "timeout": show_duration(options.timeout),
+        "ca_file": options.ca_file,
     }))
 }
 

@@ -2,6 +2,8 @@
 
 use serde_json::json;
 use sqlx::{Connection as _, SqliteConnection};
+use testbed::Smtp;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 use crate::endpoint::Endpoint;
 use crate::program::Program;
@@ -123,6 +125,95 @@ async fn d6_a_pipe_whose_inbox_is_away_waits_and_the_others_go_on() {
     let ran = once.run(&["run", "--once"]);
     assert_eq!(ran.code, 5, "{ran:#?}");
     assert!(ran.stderr.contains("run `outboxd migrate`"), "{ran:#?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn d9_a_letter_goes_out_over_tls_with_a_login_once() {
+    let Some(server) = testbed::available(Smtp::shared().await) else { return };
+    let config = format!(
+        "[connections]\nshop = \"sqlite:shop.db\"\n\
+         post = {{ url = \"smtp://{}@localhost:{}\", password_file = \"password\" }}\n[sources.orders]\non = \"shop\"\n\
+         [sinks.letters]\non = \"post\"\nfrom = \"Shop <shop@x.example>\"\nto = \"{{payload.email}}\"\n\
+         subject = \"Order {{key}}\"\ntext = \"Hello {{payload.name|there}}\"\nhtml = \"<b>{{payload.name|there}}</b>\"\n\
+         ca_file = \"{}\"\ninbox = \"shop\"\n\
+         [pipes.mail]\nfrom = \"orders\"\nto = \"letters\"\npoll = \"10ms\"\n",
+        Smtp::USER.replace('@', "%40"),
+        server.starttls_port(),
+        server.ca_file().display()
+    );
+    let program = Program::with(&config);
+    program.write("password", &format!("{}\n", Smtp::PASSWORD));
+    program.ok(&["migrate"]);
+    assert!(program.ok(&["doctor", "--sink", "letters"]).contains("lets us in; nothing was sent"));
+    let to = format!("{}@y.example", program.send("first"));
+    let send =
+        |key: &str, data: &str| program.ok(&["send", "--type", "order.paid", "--key", key, "--data", data]);
+    send("o-1", &format!("{{\"email\":\"{to}\",\"name\":\"<Ana>\"}}"));
+    let refused = send("o-2", "{\"email\":\"refused@y.example\"}");
+    program.ok(&["run", "--once"]);
+    program.ok(&["replay", "--pipe", "mail", "--from-start", "--yes"]);
+    program.ok(&["run", "--once"]);
+    let mails = server.mails(&to).unwrap();
+    assert_eq!(mails.len(), 1, "the inbox knows it: {mails:#?}");
+    assert!(mails[0].is_tls && mails[0].user.as_deref() == Some(Smtp::USER), "{mails:#?}");
+    assert!(mails[0].content.contains("Subject: Order o-1"), "{mails:#?}");
+    assert!(
+        mails[0].content.contains("Hello <Ana>") && mails[0].content.contains("<b>&lt;Ana&gt;</b>"),
+        "{mails:#?}"
+    );
+    let shown = program.json(&["show", refused.trim()]);
+    assert_eq!(
+        (&shown["pipes"][0]["state"], &shown["pipes"][0]["cause"]["code"]),
+        (&json!("dead"), &json!("SMTP_550"))
+    );
+    program.write("password", "canary");
+    let ran = program.run(&["doctor", "--sink", "letters"]);
+    assert!(ran.code == 5 && !format!("{ran:?}").contains("canary"), "{ran:#?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn d9_figures_of_messages_are_on_the_metrics_endpoint() {
+    let program = Program::migrated(
+        "[connections]\nshop = \"sqlite:shop.db\"\n[sources.orders]\non = \"shop\"\n[http]\nlisten = \"127.0.0.1:0\"\n\
+         [sinks.counts]\ninbox = \"shop\"\nmetrics = [\n\
+         { counter = \"orders_total\", labels = { country = \"{payload.country|none}\" }, types = [\"order.*\"] },\n\
+         { histogram = \"order_amount\", value = \"{payload.total|0}\", buckets = [10, 100], types = [\"order.paid\"] }]\n\
+         [pipes.count]\nfrom = \"orders\"\nto = \"counts\"\npoll = \"10ms\"\n",
+    );
+    let send = |kind: &str, data: &str| program.ok(&["send", "--type", kind, "--data", data]);
+    send("order.paid", "{\"country\":\"PT\",\"total\":50}");
+    send("order.paid", "{\"country\":\"PT\",\"total\":500}");
+    send("order.created", "{}");
+    send("invoice.sent", "{}");
+    let mut running = program.start(&["run"]);
+    let line = running.wait_for("127.0.0.1:");
+    let address = line
+        .split_once("127.0.0.1:")
+        .map(|(_, port)| port.chars().take_while(char::is_ascii_digit).collect::<String>());
+    let url = format!("127.0.0.1:{}", address.unwrap());
+    running.wait_for("delivered=4");
+    let shown = get(&url, "/metrics").await;
+    for line in [
+        "orders_total{country=\"PT\"} 2",
+        "orders_total{country=\"none\"} 1",
+        "order_amount_bucket{le=\"10\"} 0",
+        "order_amount_bucket{le=\"100\"} 1",
+        "order_amount_count 2",
+    ] {
+        assert!(shown.lines().any(|shown| shown == line), "{line}:\n{shown}");
+    }
+    running.signal("TERM");
+    assert_eq!(running.end().0, 0);
+}
+
+/// The body of an answer.
+async fn get(address: &str, path: &str) -> String {
+    let mut stream = tokio::net::TcpStream::connect(address).await.unwrap();
+    let request = format!("GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes()).await.unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await.unwrap();
+    answer
 }
 
 pub async fn on_file(program: &Program, file: &str, sql: &'static str) -> Vec<(i64, String)> {

@@ -127,6 +127,29 @@ async fn d1_a_queue_of_foreign_messages_is_handled_by_statements() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn e1_dead_letters_are_written_down_in_a_table_of_errors() {
+    let Some(rabbitmq) = testbed::rabbitmq().await else { return };
+    let vhost = rabbitmq.vhost().await.unwrap();
+    let endpoint = Endpoint::start().await;
+    let errors = "[sources.dead]\non = \"rabbit\"\nqueue = \"notifications.dlq\"\n\
+        [sinks.errors]\non = \"handled\"\nerror_log = true\n[pipes.errors]\nfrom = \"dead\"\nto = \"errors\"\npoll = \"20ms\"\n";
+    let program = Program::migrated(&format!("{}{errors}", config(&vhost, &endpoint.url, "")));
+    program.ok(&["run", "--once"]);
+    endpoint.answer(&[404]);
+    Publisher::connect(&vhost).await.publish("", "notifications", "m-1", "{\"n\":1}").await;
+    program.ok(&["run", "--once"]);
+    program.ok(&["run", "--once"]);
+    let written = on_file(
+        &program,
+        "handled.db",
+        "SELECT attempts, message_id || ' ' || code || ' ' || origin FROM outbox_errors",
+    )
+    .await;
+    assert_eq!(written, [(1, "m-1 HTTP_404 notifications".to_owned())]);
+    assert!(program.ok(&["doctor", "--sink", "errors"]).contains("there, and can be read"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn verbs_over_outboxes_say_that_a_queue_is_none() {
     let Some(rabbitmq) = testbed::rabbitmq().await else { return };
     let vhost = rabbitmq.vhost().await.unwrap();
