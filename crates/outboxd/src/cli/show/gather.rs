@@ -22,14 +22,17 @@ type Told = Result<Life, Trouble>;
 pub async fn gather(plan: &Plan, sources: &[&SourcePlan], id: &MessageId) -> (Life, Vec<Trouble>) {
     let databases = Databases::default();
     let inboxes = inboxes(plan);
-    let at_sources = join_all(sources.iter().map(|source| async {
-        if source.is_on_broker() { at_broker(source, id).await } else { in_outbox(plan, source, id).await }
-    }));
-    let at_inboxes = join_all(inboxes.iter().map(|inbox| in_inbox(&databases, inbox, id)));
+    // What lies furthest ahead comes first: whatever led there was written down before, and is then seen as well.
+    let (brokers, outboxes): (Vec<_>, Vec<_>) = sources.iter().partition(|source| source.is_on_broker());
+    let at_brokers = join_all(brokers.into_iter().map(|source| at_broker(source, id))).await;
     let at_tables = in_error_tables(plan, id);
-    let (at_sources, at_inboxes, at_tables) = futures_util::join!(at_sources, at_inboxes, at_tables);
+    let at_inboxes = join_all(inboxes.iter().map(|inbox| in_inbox(&databases, inbox, id)));
+    let (at_tables, at_inboxes) = futures_util::join!(at_tables, at_inboxes);
+    let in_outboxes = join_all(outboxes.into_iter().map(|source| in_outbox(plan, source, id))).await;
     let (mut life, mut troubles) = (Life::default(), Vec::new());
-    for told in at_sources.into_iter().chain(at_inboxes).chain([at_tables]) {
+    let later = at_brokers.into_iter().chain(at_inboxes).chain([at_tables]);
+    // The outbox has the message as it was written.
+    for told in in_outboxes.into_iter().chain(later) {
         match told {
             Ok(told) => life.add(told),
             Err(trouble) => {

@@ -1,5 +1,6 @@
 //! What becomes of a message, and what people do about it: the whole path with real servers.
 
+mod errors;
 mod letters;
 mod scene;
 mod states;
