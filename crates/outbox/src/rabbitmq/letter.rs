@@ -92,7 +92,7 @@ impl Letter {
     pub(super) fn death(&self) -> Died {
         let deaths = self.properties.headers().as_ref().and_then(|table| table.inner().get("x-death"));
         let Some(AMQPValue::FieldArray(deaths)) = deaths else { return Died::default() };
-        let tables = deaths.as_slice().iter().filter_map(|death| match death {
+        let mut tables = deaths.as_slice().iter().filter_map(|death| match death {
             AMQPValue::FieldTable(table) => Some(table.inner()),
             _ => None,
         });
@@ -102,7 +102,7 @@ impl Letter {
         // The newest stands first.
         let Some(newest) = tables.clone().next() else { return Died::default() };
         let at = number(newest, "time").and_then(|seconds| Timestamp::from_second(seconds).ok());
-        let count = tables.last().and_then(|first| number(first, "count")).unwrap_or(0);
+        let count = tables.next_back().and_then(|first| number(first, "count")).unwrap_or(0);
         Died { at, attempts: u32::try_from(count).unwrap_or(0), ..Died::default() }
     }
 

@@ -96,6 +96,8 @@ impl Databases {
 }
 
 impl Databases {
+<<<<<<< HEAD
+=======
     /// The book of repairs in a database.
     pub async fn audit(&self, connection: &Connection) -> Result<Arc<dyn Audit>> {
         Ok(match self.open(connection).await? {
@@ -105,6 +107,7 @@ impl Databases {
         })
     }
 
+>>>>>>> repair
     /// An error log; a table of somebody else's is checked.
     pub async fn error_log(
         &self,
@@ -123,6 +126,18 @@ impl Databases {
             (Database::MySql(pool), None) => Ok(mysql::error_log(pool)),
             (Database::MySql(pool), Some(table)) => mysql::mapped_error_log(pool, table).await,
         }
+<<<<<<< HEAD
+    }
+
+    /// The book of repairs in a database.
+    pub async fn audit(&self, connection: &Connection) -> Result<Arc<dyn Audit>> {
+        Ok(match self.open(connection).await? {
+            Database::Postgres(pool) => postgres::audit(pool),
+            Database::Sqlite(pool) => sqlite::audit(pool),
+            Database::MySql(pool) => mysql::audit(pool),
+        })
+=======
+>>>>>>> repair
     }
 }
 

@@ -13,7 +13,7 @@ use outbox::meter::Meters;
 use outbox::rabbitmq::Exchange;
 use outbox::smtp::Mailer;
 use outbox::sql::Statements;
-use outbox::{Cause, Error, ErrorKind, Message, Outcome, Result, Sink, code};
+use outbox::{Cause, ErrorKind, Message, Outcome, Result, Sink, code};
 use tokio::sync::OnceCell;
 use tokio_util::sync::CancellationToken;
 
