@@ -96,8 +96,6 @@ impl Databases {
 }
 
 impl Databases {
-<<<<<<< HEAD
-=======
     /// The book of repairs in a database.
     pub async fn audit(&self, connection: &Connection) -> Result<Arc<dyn Audit>> {
         Ok(match self.open(connection).await? {
@@ -107,7 +105,6 @@ impl Databases {
         })
     }
 
->>>>>>> repair
     /// An error log; a table of somebody else's is checked.
     pub async fn error_log(
         &self,
@@ -126,18 +123,6 @@ impl Databases {
             (Database::MySql(pool), None) => Ok(mysql::error_log(pool)),
             (Database::MySql(pool), Some(table)) => mysql::mapped_error_log(pool, table).await,
         }
-<<<<<<< HEAD
-    }
-
-    /// The book of repairs in a database.
-    pub async fn audit(&self, connection: &Connection) -> Result<Arc<dyn Audit>> {
-        Ok(match self.open(connection).await? {
-            Database::Postgres(pool) => postgres::audit(pool),
-            Database::Sqlite(pool) => sqlite::audit(pool),
-            Database::MySql(pool) => mysql::audit(pool),
-        })
-=======
->>>>>>> repair
     }
 }
 

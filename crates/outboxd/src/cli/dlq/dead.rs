@@ -174,8 +174,9 @@ mod tests {
 
     fn dead(kind: &str, key: &str, code: &'static str, minutes: i64) -> Dead {
         let message = Message::new(kind, "x").key(key).id("1");
-        let at =
-            Some("2026-01-01T12:00:00Z".parse::<Timestamp>().unwrap() - SignedDuration::from_mins(minutes));
+        let at = Some(
+            "2026-01-01T12:00:00Z".parse::<Timestamp>().expect("a time") - SignedDuration::from_mins(minutes),
+        );
         Dead::letter(
             "q",
             Letter::new(message, Died { cause: Some(Cause::new(code, "")), at, ..Died::default() }),
@@ -184,7 +185,7 @@ mod tests {
 
     #[test]
     fn flags_choose_by_id_type_key_cause_and_age() {
-        let now: Timestamp = "2026-01-01T12:00:00Z".parse().unwrap();
+        let now: Timestamp = "2026-01-01T12:00:00Z".parse().expect("a time");
         let none = Picked {
             source: None,
             kind: None,

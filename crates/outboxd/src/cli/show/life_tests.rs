@@ -37,7 +37,7 @@ to = "lines"
 "#;
 
 fn state(life: &Life) -> &'static str {
-    let plan = Plan::parse(Path::new("outboxd.toml"), CONFIG, &|_| None).unwrap().plan;
+    let plan = Plan::parse(Path::new("outboxd.toml"), CONFIG, &|_| None).expect("it is valid").plan;
     life.state(&plan).as_str()
 }
 
