@@ -8,7 +8,7 @@ const CONFIG: &str = r#"
 [connections]
 shop = "sqlite:shop.db"
 rabbit = "amqp://localhost"
-far = "amqp://far.example.com"
+far = "amqps://far.example.com"
 [sources.orders]
 on = "shop"
 [sinks.events]
@@ -109,4 +109,21 @@ fn e5_what_consumers_say_goes_beyond_what_the_relay_knows() {
     );
     let letters = vec![("queue 'work.dlq'".to_owned(), dead)];
     assert_eq!(state(&Life { letters, handled: vec![handled(false)], ..relayed() }), "in the error queue");
+}
+
+#[test]
+fn e5_what_is_in_an_error_table_is_processed_as_error_until_it_is_sent_back() {
+    let record = |resolution: Resolution| {
+        let mut record = ErrorRecord::of(&Message::new("a", "x"), Timestamp::UNIX_EPOCH);
+        record.resolution = resolution;
+        vec![("errors".to_owned(), record)]
+    };
+    let relayed = || written(vec![entry("relay", Stand::Done, 0)]);
+    for resolution in [Resolution::Open, Resolution::Resolved] {
+        let life = Life { errors: record(resolution), handled: vec![handled(true)], ..relayed() };
+        assert_eq!(state(&life), "processed as error");
+    }
+    let returned = || Life { errors: record(Resolution::Returned), ..relayed() };
+    assert_eq!(state(&returned()), "in process");
+    assert_eq!(state(&Life { handled: vec![handled(false)], ..returned() }), "processed");
 }
