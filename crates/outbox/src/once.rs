@@ -1,5 +1,7 @@
 //! [`Once`]: an inbox in front of any sink, for effects that are not in the inbox's database.
 
+mod busy;
+
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
@@ -11,6 +13,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::inbox::{Failed, Inbox, within};
 use crate::message::{Message, MessageId};
 use crate::sink::{Cause, Outcome, Sink, code};
+use busy::Busy;
 
 /// How long the database may take for one answer, unless told otherwise.
 const TIMEOUT: Duration = Duration::from_secs(10);
@@ -33,19 +36,21 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 /// process died, the database went away, or the receiver took it and its answer was lost. Then it comes again with the
 /// same id, by which the receiver can tell. To have fewer on their way at a time, make the batches of the pipe smaller.
 ///
-/// Rejections are noted for people who ask later. An id that is twice in a call is delivered once. [`Handler`](crate::Handler) is for effects in the inbox's own
-/// database: there each takes place once, whatever happens.
+/// Rejections are noted for people who ask later. An id that is twice in a call is delivered once; one that is in another
+/// call waits for that one's end. [`Handler`](crate::Handler) is for effects in the inbox's own database: there each takes
+/// place once, whatever happens.
 pub struct Once<I, S> {
     inbox: Arc<I>,
     consumer: String,
     sink: S,
     timeout: Duration,
+    busy: Busy,
 }
 
 impl<I: Inbox, S: Sink> Once<I, S> {
     /// Delivers as `consumer`, whose ids are kept apart from those of other consumers.
     pub fn new(inbox: Arc<I>, consumer: impl Into<String>, sink: S) -> Self {
-        Self { inbox, consumer: consumer.into(), sink, timeout: TIMEOUT }
+        Self { inbox, consumer: consumer.into(), sink, timeout: TIMEOUT, busy: Busy::default() }
     }
 
     /// Sets how long the database may take for one answer (10 s). The time of the sink is its own.
@@ -122,6 +127,7 @@ impl<I: Inbox, S: Sink> Once<I, S> {
     /// Delivers messages whose ids are distinct.
     async fn deliver_distinct(&self, messages: &[&Message]) -> Vec<Outcome> {
         let ids: Vec<_> = messages.iter().map(|message| &message.id).collect();
+        let _taken = self.busy.take(&ids).await;
         let known = match self.known(&ids).await {
             Ok(known) => known,
             Err(error) => return unavailable(&error, messages.len()),

@@ -31,6 +31,7 @@ use clap::{CommandFactory, Parser};
 use outbox::admin::Repair;
 
 use cli::args::{Cli, ConfigVerb, Verb};
+use cli::audit::args::AuditVerb;
 use cli::output::Output;
 use options::LogOptions;
 use plan::Checked;
@@ -96,6 +97,8 @@ async fn run_verb(cli: Cli, output: &mut Output) -> anyhow::Result<ExitCode> {
         Verb::Replay(args) => cli::replay(&args, &load()?, output).await?,
         Verb::Purge(args) => cli::purge(&args, &load()?, output).await?,
         Verb::Dlq { verb } => cli::dlq(&verb, &load()?, output).await?,
+        Verb::Errors { verb } => cli::errors(&verb, &load()?, output).await?,
+        Verb::Audit { verb: AuditVerb::List(args) } => cli::audit_list(&args, &load()?, output).await?,
         Verb::Send(args) => cli::send(&args, &load()?, output).await?,
     };
     Ok(exit.into())

@@ -72,11 +72,11 @@ fn ours(headers: &Headers) -> Died {
 /// The code of a fault is the type of its exception.
 fn masstransit(headers: &Headers) -> Died {
     let detail = text(headers, "MT-Fault-Message");
-    let code = text(headers, "MT-Fault-ExceptionType").or_else(|| text(headers, MT_REASON));
-    let cause = match (code, detail) {
-        (Some(code), detail) => Some(Cause::new(code.to_owned(), detail.unwrap_or_default())),
-        (None, Some(detail)) => Some(Cause::new(UNKNOWN, detail)),
-        (None, None) => None,
+    let fault = text(headers, "MT-Fault-ExceptionType");
+    let reason = text(headers, MT_REASON);
+    let cause = match (fault, detail, reason) {
+        (None, None, Some(reason)) => caused(Some(reason), Some("MassTransit gives no more of a reason")),
+        (fault, detail, reason) => caused(fault.or(reason.filter(|_| detail.is_some())), detail),
     };
     let retries = parsed::<u32>(headers, "MT-Fault-RetryCount");
     Died {
@@ -96,6 +96,13 @@ fn rabbitmq(headers: &Headers) -> Died {
         Cause::new(reason.to_uppercase(), format!("the queue{place} gave it up: {reason}"))
     });
     Died { origin: queue.map(str::to_owned), cause, ..Died::default() }
+}
+
+fn caused(code: Option<&str>, detail: Option<&str>) -> Option<Cause> {
+    if code.is_none() && detail.is_none() {
+        return None;
+    }
+    Some(Cause::new(code.unwrap_or(UNKNOWN).to_owned(), detail.unwrap_or_default()))
 }
 
 /// The name of the queue in the address of an endpoint, as in `rabbitmq://host/vhost/queue?bind=true`.
@@ -152,7 +159,10 @@ mod tests {
         assert_eq!((died.origin.as_deref(), died.attempts), (Some("product-created-queue"), 4));
         assert_eq!(died.cause, Some(Cause::new("Shop.Stock.StockException", "no stock")));
         assert_eq!(died.at, Some("2026-01-02T03:04:05Z".parse().unwrap()));
-        assert_eq!(read(&[("MT-Reason", "dead-letter")]).cause, Some(Cause::new("dead-letter", "")));
+        assert_eq!(
+            read(&[("MT-Reason", "dead-letter")]).cause,
+            Some(Cause::new("dead-letter", "MassTransit gives no more of a reason"))
+        );
     }
 
     #[test]

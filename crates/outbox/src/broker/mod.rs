@@ -11,7 +11,13 @@ mod held;
 mod tracks;
 
 pub use died::Died;
-#[cfg(any(feature = "rabbitmq", feature = "kafka"))]
+#[cfg(any(
+    feature = "rabbitmq",
+    feature = "kafka",
+    feature = "postgres",
+    feature = "mysql",
+    feature = "sqlite"
+))]
 pub(crate) use died::is_of_death;
 #[cfg(any(feature = "rabbitmq", feature = "kafka"))]
 pub(crate) use held::{Came, Held};

@@ -4,25 +4,15 @@ use jiff::{Timestamp, Unit};
 use uuid::Uuid;
 
 use super::{ErrorRecord, Resolution};
-use crate::message::{Headers, Message, header};
+use crate::broker::{Died, is_of_death};
+use crate::message::{Message, header};
 use crate::sink::Cause;
 
 /// Where a message came from that does not say so.
 const UNKNOWN: &str = "unknown";
 
-/// Headers of others. MassTransit's begin with MT.
-mod foreign {
-    pub(super) const TEXT: &str = "MT-Fault-Message";
-    pub(super) const EXCEPTION: &str = "MT-Fault-ExceptionType";
-    pub(super) const INPUT: &str = "MT-Fault-InputAddress";
-    pub(super) const TIME: &str = "MT-Fault-Timestamp";
-    pub(super) const RETRIES: &str = "MT-Fault-RetryCount";
-    pub(super) const REASON: &str = "MT-Reason";
-    /// Long, and of use to nobody in a table.
-    pub(super) const STACK: &str = "MT-Fault-StackTrace";
-    pub(super) const DEATH_QUEUE: &str = "x-first-death-queue";
-    pub(super) const DEATH_REASON: &str = "x-first-death-reason";
-}
+/// Long, and of use to nobody in a table.
+const STACK: &str = "MT-Fault-StackTrace";
 
 impl ErrorRecord {
     /// The record of a message from an error queue; `now` is when it came.
@@ -30,26 +20,21 @@ impl ErrorRecord {
     /// What outboxd says of a dead letter (`x-error-…`) counts first, then what MassTransit and RabbitMQ say. Of a
     /// message that says nothing the origin is `unknown` and the code `UNKNOWN`.
     pub fn of(message: &Message, now: Timestamp) -> Self {
-        let get = |name: &str| {
-            message.headers.get(name).map(|value| value.trim()).filter(|value| !value.is_empty())
-        };
-        let time = |name: &str| get(name).and_then(|value| value.parse::<Timestamp>().ok());
-        let number = |name: &str| get(name).and_then(|value| value.parse::<u32>().ok());
-        let last_seen = time(header::ERROR_AT).or_else(|| time(foreign::TIME)).unwrap_or(now);
-        let first_seen = time(header::ERROR_FIRST_AT).unwrap_or(last_seen).min(last_seen);
-        let attempts = number(header::ERROR_ATTEMPTS)
-            .or_else(|| number(foreign::RETRIES).map(|retries| retries.saturating_add(1)))
-            .unwrap_or(message.attempts);
+        let Died { origin, cause, attempts, first_at, at } = Died::read(&message.headers);
+        let last_seen = at.unwrap_or(now);
+        let first_seen = first_at.unwrap_or(last_seen).min(last_seen);
+        let retried_at =
+            || message.headers.get(header::RETRY_ORIGIN).filter(|name| !name.is_empty()).cloned();
         let mut headers = message.headers.clone();
-        headers.remove(foreign::STACK);
+        headers.remove(STACK);
         Self {
             id: Uuid::now_v7().hyphenated().to_string(),
             message_id: message.id.clone(),
             kind: message.kind.clone(),
             key: message.key.clone(),
-            origin: origin(&message.headers),
-            cause: cause(&message.headers),
-            attempts,
+            origin: origin.or_else(retried_at).unwrap_or_else(|| UNKNOWN.to_owned()),
+            cause: cause.unwrap_or_else(|| Cause::new("UNKNOWN", "the message does not say why it is here")),
+            attempts: if attempts == 0 { message.attempts } else { attempts },
             payload: message.payload.clone(),
             original_payload: None,
             content_type: message.content_type.clone(),
@@ -62,45 +47,25 @@ impl ErrorRecord {
             note: None,
         }
     }
+
+    /// The message as it is sent back to where it failed: with the payload as it is now, without what tells of its
+    /// failure, and with who sends it and when.
+    pub fn returned(&self, by: &str, now: Timestamp) -> Message {
+        let mut message = Message::new(&self.kind, self.payload.clone()).id(self.message_id.clone());
+        message.key.clone_from(&self.key);
+        if !self.content_type.is_empty() {
+            message.content_type.clone_from(&self.content_type);
+        }
+        message.headers = self.headers.clone();
+        message.headers.retain(|name, _| !is_of_death(name));
+        message.header(header::RETURNED_BY, by).header(header::RETURNED_AT, now.to_string())
+    }
 }
 
 /// To what every store keeps, so that one failure is of one moment whenever it is written.
 pub(super) fn rounded(time: Timestamp) -> Timestamp {
     let whole = jiff::TimestampRound::new().smallest(Unit::Millisecond).mode(jiff::RoundMode::Trunc);
     time.round(whole).unwrap_or(time)
-}
-
-fn origin(headers: &Headers) -> String {
-    let get = |name: &str| headers.get(name).map(String::as_str).filter(|value| !value.is_empty());
-    // rabbitmq://host/vhost/queue?options
-    let queue = |address: &'_ str| {
-        let path = address.split('?').next().unwrap_or(address);
-        path.rsplit('/').next().filter(|queue| !queue.is_empty()).map(str::to_owned)
-    };
-    let ours = get(header::ERROR_ORIGIN).or_else(|| get(header::RETRY_ORIGIN)).map(str::to_owned);
-    ours.or_else(|| get(foreign::INPUT).and_then(queue))
-        .or_else(|| get(foreign::DEATH_QUEUE).map(str::to_owned))
-        .unwrap_or_else(|| UNKNOWN.to_owned())
-}
-
-fn cause(headers: &Headers) -> Cause {
-    let get = |name: &str| headers.get(name).map(String::as_str).filter(|value| !value.is_empty());
-    let own = |text: &str| text.to_owned();
-    if let Some(code) = get(header::ERROR_CODE) {
-        return Cause::new(own(code), get(header::ERROR_TEXT).unwrap_or(""));
-    }
-    if let Some(text) = get(header::ERROR_TEXT) {
-        return Cause::new("UNKNOWN", text);
-    }
-    match (get(foreign::EXCEPTION), get(foreign::TEXT), get(foreign::REASON), get(foreign::DEATH_REASON)) {
-        (Some(exception), text, ..) => Cause::new(own(exception), text.unwrap_or("")),
-        (None, Some(text), reason, _) => Cause::new(reason.map_or("UNKNOWN".to_owned(), own), text),
-        (None, None, Some(reason), _) => Cause::new(own(reason), "MassTransit gives no more of a reason"),
-        (None, None, None, Some(reason)) => {
-            Cause::new(reason.to_uppercase(), "the broker has dead-lettered it")
-        }
-        _ => Cause::new("UNKNOWN", "the message does not say why it is here"),
-    }
 }
 
 #[cfg(test)]
@@ -144,12 +109,24 @@ mod tests {
         let broker = [("x-first-death-queue", "orders"), ("x-first-death-reason", "expired")];
         assert_eq!(
             told(&broker),
-            format!("orders EXPIRED 'the broker has dead-lettered it' 0 {epoch} {epoch}")
+            format!("orders EXPIRED 'the queue 'orders' gave it up: expired' 0 {epoch} {epoch}")
         );
         let nobody = format!("unknown UNKNOWN 'the message does not say why it is here' 0 {epoch} {epoch}");
         assert_eq!(told(&[]), nobody);
         let odd =
             [(header::ERROR_ATTEMPTS, "many"), (header::ERROR_AT, "yesterday"), (header::ERROR_ORIGIN, "")];
         assert_eq!(told(&odd), nobody);
+    }
+
+    #[test]
+    fn e7_what_goes_back_says_who_sends_it_and_nothing_of_its_failure() {
+        let message = Message::new("a", "x").key("k").header("team", "b").header(header::ERROR_CODE, "X");
+        let mut record = ErrorRecord::of(&message, Timestamp::UNIX_EPOCH);
+        record.payload = "edited".into();
+        let back = record.returned("ann", Timestamp::UNIX_EPOCH);
+        assert_eq!((&back.id, &back.kind, &back.key), (&message.id, &message.kind, &message.key));
+        assert_eq!(back.payload, "edited");
+        let names: Vec<&str> = back.headers.keys().map(String::as_str).collect();
+        assert_eq!(names, ["team", header::RETURNED_AT, header::RETURNED_BY]);
     }
 }

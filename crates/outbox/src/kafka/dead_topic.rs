@@ -2,13 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::fmt;
-use std::sync::Arc;
 
 use async_trait::async_trait;
 use jiff::Timestamp;
 use rdkafka::config::ClientConfig;
 use rdkafka::error::KafkaError;
-use rdkafka::message::{Header, Message as _, OwnedHeaders};
+use rdkafka::message::{Header, OwnedHeaders};
 
 use super::brokers::Brokers;
 use super::catalog::Catalog;
@@ -20,8 +19,8 @@ use super::record::Record;
 use super::scan::{self, Go};
 use super::settings;
 use super::thread::on_thread;
-use crate::broker::{Died, Read, is_of_death};
-use crate::error::{Error, ErrorKind, Result};
+use crate::broker::{Died, Read};
+use crate::error::{Error, Result};
 use crate::letters::{Act, Acted, DeadLetters, Deed, Letter, Looked, Pacer, Waiting, Wanted};
 use crate::message::header;
 use crate::sink::Cause;
@@ -81,7 +80,7 @@ impl Survey {
 impl DeadTopic {
     /// The dead letters of this group at these brokers; connects when it is first used.
     ///
-    /// A malformed URL or configuration is an error of kind [`Config`](ErrorKind::Config).
+    /// A malformed URL or configuration is an error of kind [`Config`](crate::ErrorKind::Config).
     pub fn new(brokers: &str, config: GroupConfig) -> Result<Self> {
         config.check()?;
         let brokers = Brokers::parse(brokers)?;

@@ -65,6 +65,35 @@ async fn an_id_that_is_twice_in_a_call_is_delivered_once() {
     assert!(once(&inbox, &sink).deliver(&[]).await.is_empty());
 }
 
+/// Takes its time.
+struct Slow(Recorder);
+
+#[async_trait]
+impl Sink for Slow {
+    async fn deliver(&self, messages: &[Message]) -> Vec<Outcome> {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        self.0.deliver(messages).await
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn d3_an_id_that_is_on_its_way_in_another_call_is_delivered_once() {
+    let (inbox, sink) = (Inbox::new(), Recorder::new());
+    let once = Arc::new(Once::new(Arc::new(inbox), "c", Slow(sink.clone())));
+    let (a, b, c) = (named("a"), named("b"), named("c"));
+    let calls = [vec![a.clone(), b.clone()], vec![b.clone(), c.clone()], vec![c, a.clone()], vec![a, b]];
+    let calls = calls.map(|messages| {
+        let once = once.clone();
+        tokio::spawn(async move { once.deliver(&messages).await })
+    });
+    for call in calls {
+        assert_eq!(call.await.unwrap(), vec![Outcome::Delivered; 2]);
+    }
+    let mut came = came(&sink);
+    came.sort();
+    assert_eq!(came, ["a", "b", "c"]);
+}
+
 #[tokio::test(start_paused = true)]
 async fn k6_a_database_that_hangs_makes_all_unavailable_and_nothing_is_delivered() {
     let (inbox, sink) = (Inbox::new(), Recorder::new());

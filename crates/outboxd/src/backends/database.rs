@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use outbox::audit::Audit;
 use outbox::errors::ErrorLog;
 use outbox::sql::Statements;
 use outbox::{Error, ErrorKind, Handled, Inbox as _, MessageId, Once, Result, Sink, mysql, postgres, sqlite};
@@ -113,6 +114,15 @@ impl Databases {
             (Database::MySql(pool), None) => Ok(mysql::error_log(pool)),
             (Database::MySql(pool), Some(table)) => mysql::mapped_error_log(pool, table).await,
         }
+    }
+
+    /// The book of repairs in a database.
+    pub async fn audit(&self, connection: &Connection) -> Result<Arc<dyn Audit>> {
+        Ok(match self.open(connection).await? {
+            Database::Postgres(pool) => postgres::audit(pool),
+            Database::Sqlite(pool) => sqlite::audit(pool),
+            Database::MySql(pool) => mysql::audit(pool),
+        })
     }
 }
 

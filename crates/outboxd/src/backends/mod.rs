@@ -8,6 +8,7 @@ mod database;
 mod letters;
 mod sink;
 mod source;
+mod way_back;
 
 use outbox::template::Template;
 use outbox::{Migration, mysql, postgres, sqlite};
@@ -26,6 +27,7 @@ pub use database::{Database, Databases, Inbox};
 pub use letters::letters;
 pub use sink::Sinks;
 pub use source::{Log, Opened, reading};
+pub use way_back::way_back;
 
 /// What a program without Kafka says of what needs it.
 #[cfg(not(feature = "kafka"))]

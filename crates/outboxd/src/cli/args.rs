@@ -7,7 +7,9 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use jiff::Timestamp;
 use outbox::admin::Stand;
 
+use super::audit::args::AuditVerb;
 use super::dlq::args::DlqVerb;
+use super::errors::args::ErrorsVerb;
 use crate::quantity::parse_duration;
 use crate::secret::SecretUrl;
 
@@ -112,6 +114,18 @@ pub enum Verb {
         /// What to do with them.
         #[command(subcommand)]
         verb: DlqVerb,
+    },
+    /// Sees and repairs what is in the error tables
+    Errors {
+        /// What to do with them.
+        #[command(subcommand)]
+        verb: ErrorsVerb,
+    },
+    /// Tells who repaired what
+    Audit {
+        /// What to do with the record.
+        #[command(subcommand)]
+        verb: AuditVerb,
     },
     /// Writes a message into an outbox
     Send(SendArgs),
@@ -338,6 +352,9 @@ pub struct RepairArgs {
     /// Which messages.
     #[command(flatten)]
     pub selection: Selection,
+    /// Who does it.
+    #[command(flatten)]
+    pub by: By,
     /// Whether to ask.
     #[command(flatten)]
     pub consent: Consent,
@@ -362,6 +379,9 @@ pub struct ReplayArgs {
     /// From this message on
     #[arg(long, group = "from", value_name = "ID")]
     pub from_id: Option<String>,
+    /// Who does it.
+    #[command(flatten)]
+    pub by: By,
     /// Whether to ask.
     #[command(flatten)]
     pub consent: Consent,
@@ -376,6 +396,9 @@ pub struct PurgeArgs {
     /// Only this source
     #[arg(long, value_name = "NAME")]
     pub source: Option<String>,
+    /// Who does it.
+    #[command(flatten)]
+    pub by: By,
     /// Whether to ask.
     #[command(flatten)]
     pub consent: Consent,

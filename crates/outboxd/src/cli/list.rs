@@ -1,6 +1,6 @@
 //! `list`: messages that match, and the filter that `retry` and `skip` share with it.
 
-use outbox::admin::{Entry, Filter};
+use outbox::admin::{Entry, Filter, Stand};
 use serde_json::{Value, json};
 
 use super::args::{ListArgs, Selection};
@@ -22,6 +22,28 @@ impl Selection {
             header: self.header.clone(),
             ..Filter::default()
         }
+    }
+
+    /// The flags that were set, for the record.
+    pub fn to_json(&self) -> Value {
+        let all = json!({
+            "source": self.source,
+            "pipe": self.pipe,
+            "state": self.state.map(|state| Stand::from(state).as_str()),
+            "type": self.kind,
+            "key": self.key,
+            "code": self.code,
+            "header": self.header,
+        });
+        without_nulls(all)
+    }
+}
+
+/// Only the members of an object that have a value.
+pub fn without_nulls(object: Value) -> Value {
+    match object {
+        Value::Object(all) => all.into_iter().filter(|(_, value)| !value.is_null()).collect(),
+        other => other,
     }
 }
 

@@ -4,8 +4,10 @@ pub mod args;
 pub mod output;
 
 mod activity;
+pub mod audit;
 mod consent;
 pub mod dlq;
+pub mod errors;
 mod init;
 mod init_from;
 mod list;
@@ -23,7 +25,9 @@ mod validate;
 #[cfg(test)]
 mod reference;
 
+pub use audit::list as audit_list;
 pub use dlq::dlq;
+pub use errors::errors;
 pub use init::init;
 pub use list::list;
 pub use migrate::migrate;

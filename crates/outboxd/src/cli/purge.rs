@@ -1,15 +1,18 @@
 //! `purge`: removes what every pipe has done, in small steps.
 
+use std::time::Duration;
+
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde_json::json;
 
 use super::args::PurgeArgs;
+use super::audit::{Book, written_down};
 use super::consent::{Answer, ask, messages};
-use super::open_all;
 use super::output::Output;
+use super::{Opened, open_all};
 use crate::plan::Plan;
 use crate::quantity::show_duration;
-use crate::trouble::Exit;
+use crate::trouble::{Exit, Trouble};
 
 /// Small enough that nobody waits for it, large enough to get on.
 const STEP: u32 = 1_000;
@@ -28,24 +31,16 @@ pub async fn purge(args: &PurgeArgs, plan: &Plan, output: &mut Output) -> anyhow
     let more = if matched >= u64::from(COUNTED) { " or more" } else { "" };
     let deed = format!("remove {}{more} older than {}", messages(matched), show_duration(args.older_than));
     let answer = ask(&deed, matched, args.consent, output)?;
-    let mut removed = 0;
-    if answer == Answer::Yes {
-        // The default target is silent when standard error is no terminal.
-        let progress = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
-        progress.set_style(ProgressStyle::with_template("{spinner} {pos} removed, {per_sec}")?);
-        for source in &opened {
-            loop {
-                let step = source.log.admin().purge(args.older_than, STEP, false).await;
-                let step = step.map_err(|error| source.trouble("cannot purge", &error))?;
-                removed += step;
-                progress.set_position(removed);
-                if step < u64::from(STEP) {
-                    break;
-                }
-            }
+    let removed = match answer {
+        Answer::Yes => {
+            let book = Book::open_if_there(plan, &args.by, output).await?;
+            let names: Vec<&str> = opened.iter().map(|source| source.source.name.as_str()).collect();
+            let detail = json!({ "older_than": show_duration(args.older_than), "matched": matched });
+            let act = remove(&opened, args.older_than);
+            written_down(book.as_ref(), ("purge", &names.join(", "), &[], detail), output, act).await?
         }
-        progress.finish_and_clear();
-    }
+        Answer::No => 0,
+    };
     if output.is_json() {
         output.json(&json!({ "verb": "purge", "matched": matched, "changed": removed }))?;
     } else if answer == Answer::Yes {
@@ -54,4 +49,27 @@ pub async fn purge(args: &PurgeArgs, plan: &Plan, output: &mut Output) -> anyhow
         output.line(format_args!("{}{more} matched", messages(matched)))?;
     }
     Ok(Exit::Ok)
+}
+
+/// Removes, in small steps; tells how many.
+async fn remove(opened: &[Opened<'_>], older_than: Duration) -> Result<u64, Trouble> {
+    // The default target is silent when standard error is no terminal.
+    let progress = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
+    if let Ok(style) = ProgressStyle::with_template("{spinner} {pos} removed, {per_sec}") {
+        progress.set_style(style);
+    }
+    let mut removed = 0;
+    for source in opened {
+        loop {
+            let step = source.log.admin().purge(older_than, STEP, false).await;
+            let step = step.map_err(|error| source.trouble("cannot purge", &error))?;
+            removed += step;
+            progress.set_position(removed);
+            if step < u64::from(STEP) {
+                break;
+            }
+        }
+    }
+    progress.finish_and_clear();
+    Ok(removed)
 }

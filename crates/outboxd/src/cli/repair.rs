@@ -1,13 +1,15 @@
 //! `retry` and `skip`: what to do with messages that are set aside.
 
+use outbox::MessageId;
 use outbox::admin::{Filter, Repair, Stand};
 use serde_json::json;
 
 use super::args::RepairArgs;
+use super::audit::{Book, written_down};
 use super::consent::{Answer, ask, messages};
 use super::list::check_pipe;
-use super::open_all;
 use super::output::Output;
+use super::{Opened, open_all};
 use crate::plan::Plan;
 use crate::trouble::{Exit, Trouble};
 
@@ -40,7 +42,15 @@ pub async fn repair(
     };
     let matched = total(true).await?;
     let answer = ask(&format!("{verb} {}", messages(matched)), matched, args.consent, output)?;
-    let changed = if answer == Answer::Yes { total(false).await? } else { 0 };
+    let changed = match answer {
+        Answer::Yes => {
+            let book = Book::open_if_there(plan, &args.by, output).await?;
+            let ids: Vec<MessageId> = args.ids.iter().map(|id| id.as_str().into()).collect();
+            let detail = json!({ "matched": matched, "selection": args.selection.to_json() });
+            written_down(book.as_ref(), (verb, &target(&opened), &ids, detail), output, total(false)).await?
+        }
+        Answer::No => 0,
+    };
     if output.is_json() {
         output.json(&json!({ "verb": verb, "matched": matched, "changed": changed }))?;
     } else if answer == Answer::Yes {
@@ -50,6 +60,10 @@ pub async fn repair(
         output.line(format_args!("{} matched", messages(matched)))?;
     }
     Ok(Exit::Ok)
+}
+
+fn target(opened: &[Opened<'_>]) -> String {
+    opened.iter().map(|source| source.source.name.as_str()).collect::<Vec<_>>().join(", ")
 }
 
 /// One filter per id, or one for all. Without ids and state only the dead are meant: those wait for a person,

@@ -4,6 +4,7 @@ use outbox::admin::{COUNTED_AT_MOST, ReplayFrom};
 use serde_json::json;
 
 use super::args::ReplayArgs;
+use super::audit::{Book, written_down};
 use super::consent::{Answer, ask, messages};
 use super::list::check_pipe;
 use super::output::Output;
@@ -30,7 +31,12 @@ pub async fn replay(args: &ReplayArgs, plan: &Plan, output: &mut Output) -> anyh
         if matched >= COUNTED_AT_MOST { format!("{matched} or more messages") } else { messages(matched) };
     let answer = ask(&format!("repeat {count} on pipe '{}'", args.pipe), matched, args.consent, output)?;
     let changed = match answer {
-        Answer::Yes => opened.log.admin().replay(&args.pipe, &from, false).await.map_err(trouble)?,
+        Answer::Yes => {
+            let book = Book::open_if_there(plan, &args.by, output).await?;
+            let detail = json!({ "pipe": args.pipe, "from": format!("{from:?}"), "matched": matched });
+            let act = async { opened.log.admin().replay(&args.pipe, &from, false).await.map_err(trouble) };
+            written_down(book.as_ref(), ("replay", &source.name, &[], detail), output, act).await?
+        }
         Answer::No => 0,
     };
     if output.is_json() {

@@ -19,6 +19,7 @@ const TEST: &str = "publisher::killed::publishes_when_told_to";
 
 /// Not a test by itself: it ends at once unless a parent has left its orders. It publishes until it is killed, and says
 /// of each message what became of it.
+#[expect(clippy::print_stdout, reason = "its parent listens")]
 #[tokio::test]
 async fn publishes_when_told_to() {
     let Ok(orders) = std::env::var(ORDERS) else { return };

@@ -4,12 +4,14 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use outbox::MessageId;
 use outbox::letters::Act;
 use serde_json::json;
 
 use super::args::DlqActArgs;
 use super::list::{cut_off, tell_more};
 use super::{Dead, Place, Seen, Wanted, look, places};
+use crate::cli::audit::Book;
 use crate::cli::consent::{Answer, ask, messages};
 use crate::cli::output::{Output, printable};
 use crate::plan::Plan;
@@ -36,7 +38,13 @@ pub async fn act(args: &DlqActArgs, act: Act, plan: &Plan, output: &mut Output) 
     preview(&found, output);
     tell_more(&cut_off(seen.iter().map(|(place, seen)| (place.source().name.as_str(), seen))), output);
     let answer = ask(&format!("{verb} {}", messages(matched)), matched, args.consent, output)?;
-    let done = if answer == Answer::Yes { go_through(args, act, &seen, output).await? } else { 0 };
+    let done = match answer {
+        Answer::Yes => {
+            let book = Book::open(plan, &args.by).await?;
+            go_through(args, act, &seen, (&book, &wanted), output).await?
+        }
+        Answer::No => 0,
+    };
     if output.is_json() {
         let sample: Vec<_> = found.iter().map(|dead| dead.message.id.clone()).collect();
         let verb = format!("dlq {verb}");
@@ -82,29 +90,42 @@ async fn go_through(
     args: &DlqActArgs,
     act: Act,
     seen: &[(&Place<'_>, Seen)],
+    (book, wanted): (&Book, &Wanted),
     output: &Output,
 ) -> Result<u64, Trouble> {
-    let by = args.by.name();
     let total = seen.iter().map(|(_, seen)| seen.dead.len() as u64).sum();
     // The default target is silent when standard error is no terminal.
     let progress = ProgressBar::with_draw_target(Some(total), ProgressDrawTarget::stderr());
     if let Ok(style) = ProgressStyle::with_template("{bar:30} {pos} of {len}, {per_sec}") {
         progress.set_style(style);
     }
-    let before = AtomicU64::new(0);
-    let tell = |done: u64| progress.set_position(before.load(Ordering::Relaxed) + done);
+    let action = if act == Act::Return { "dlq.retry" } else { "dlq.discard" };
+    let mut before = 0;
     for (place, seen) in seen.iter().filter(|(_, seen)| !seen.dead.is_empty()) {
-        let acted = place.act(&seen.dead, act, &by, args.rate, &tell).await;
-        let done = before.load(Ordering::Relaxed);
-        let acted = acted.inspect_err(|_| {
-            progress.finish_and_clear();
-            output.note(format_args!("{} of {total} were done before it failed", progress.position()));
-        })?;
-        before.store(done + acted.acted, Ordering::Relaxed);
+        let ids: Vec<MessageId> = seen.dead.iter().map(|dead| dead.message.id.clone()).collect();
+        let page = book.begin(action, &place.name(), &ids, wanted.to_json()).await?;
+        let here = AtomicU64::new(0);
+        let tell = |done: u64| {
+            here.store(done, Ordering::Relaxed);
+            progress.set_position(before + done);
+        };
+        let acted = place.act(&seen.dead, act, book.who(), args.rate, &tell).await;
+        let acted = match acted {
+            Ok(acted) => acted,
+            Err(trouble) => {
+                progress.finish_and_clear();
+                let done = here.into_inner();
+                page.failed(done, &trouble, output).await;
+                output.note(format_args!("{} of {total} were done before it failed", before + done));
+                return Err(trouble);
+            }
+        };
+        before += acted.acted;
+        page.done(json!({ "changed": acted.acted, "missing": acted.missing })).await?;
         for id in &acted.missing {
             output.note(printable(&format!("'{id}' is not there any more")));
         }
     }
     progress.finish_and_clear();
-    Ok(before.into_inner())
+    Ok(before)
 }

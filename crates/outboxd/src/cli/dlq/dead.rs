@@ -12,6 +12,7 @@ use outbox::{Cause, Message};
 use serde_json::{Value, json};
 
 use super::args::Picked;
+use crate::cli::list::without_nulls;
 
 /// A message that is dead at a source.
 #[derive(Debug, Clone)]
@@ -153,10 +154,7 @@ impl Wanted {
             "older_than_seconds": seconds(self.picked.older_than),
             "newer_than_seconds": seconds(self.picked.newer_than),
         });
-        match all {
-            Value::Object(all) => all.into_iter().filter(|(_, value)| !value.is_null()).collect(),
-            other => other,
-        }
+        without_nulls(all)
     }
 }
 

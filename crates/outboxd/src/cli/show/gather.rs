@@ -1,13 +1,15 @@
 //! Looks for a message everywhere that the configuration names. What does not answer is told, and does not hide the rest.
 
 use futures_util::future::join_all;
+use outbox::errors::ErrorFilter;
 use outbox::{ErrorKind, MessageId};
 
 use super::life::{Life, Written};
 use crate::backends::{self, Databases};
 use crate::cli::dlq::Dead;
+use crate::cli::errors::desks;
 use crate::cli::open;
-use crate::plan::{InboxPlan, Plan, SourcePlan};
+use crate::plan::{InboxPlan, Plan, SourcePlan, Target};
 use crate::trouble::{Trouble, is_out_of_reach};
 
 /// A queue or topic is looked through up to so many messages.
@@ -24,9 +26,10 @@ pub async fn gather(plan: &Plan, sources: &[&SourcePlan], id: &MessageId) -> (Li
         if source.is_on_broker() { at_broker(source, id).await } else { in_outbox(plan, source, id).await }
     }));
     let at_inboxes = join_all(inboxes.iter().map(|inbox| in_inbox(&databases, inbox, id)));
-    let (at_sources, at_inboxes) = futures_util::join!(at_sources, at_inboxes);
+    let at_tables = in_error_tables(plan, id);
+    let (at_sources, at_inboxes, at_tables) = futures_util::join!(at_sources, at_inboxes, at_tables);
     let (mut life, mut troubles) = (Life::default(), Vec::new());
-    for told in at_sources.into_iter().chain(at_inboxes) {
+    for told in at_sources.into_iter().chain(at_inboxes).chain([at_tables]) {
         match told {
             Ok(told) => life.add(told),
             Err(trouble) => {
@@ -46,6 +49,7 @@ impl Life {
         self.handled.extend(other.handled);
         self.retries.extend(other.retries);
         self.letters.extend(other.letters);
+        self.errors.extend(other.errors);
         self.unseen.extend(other.unseen);
     }
 }
@@ -116,4 +120,18 @@ async fn in_inbox(databases: &Databases, plan: &InboxPlan, id: &MessageId) -> To
             Err(Trouble::new(exit, what, error.advice()))
         }
     }
+}
+
+async fn in_error_tables(plan: &Plan, id: &MessageId) -> Told {
+    let mut life = Life::default();
+    if !plan.sinks.values().any(|sink| matches!(sink.target, Target::ErrorLog(..))) {
+        return Ok(life);
+    }
+    for desk in desks(plan, None).await? {
+        let filter = ErrorFilter { message_id: Some(id.clone()), ..ErrorFilter::default() };
+        let records = desk.log.list(&filter).await;
+        let records = records.map_err(|error| desk.trouble("cannot read the error table", &error))?;
+        life.errors.extend(records.into_iter().map(|record| (desk.sink.to_owned(), record)));
+    }
+    Ok(life)
 }

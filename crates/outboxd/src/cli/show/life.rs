@@ -2,6 +2,7 @@
 
 use jiff::Timestamp;
 use outbox::admin::{Entry, Stand};
+use outbox::errors::{ErrorRecord, Resolution};
 use outbox::letters::Waiting;
 use outbox::{Handled, Message};
 
@@ -21,6 +22,8 @@ pub struct Life {
     pub retries: Vec<Waiting>,
     /// The dead letters at brokers that it is, each with its place.
     pub letters: Vec<(String, Dead)>,
+    /// The errors that it is in error tables, each with the name of its sink.
+    pub errors: Vec<(String, ErrorRecord)>,
     /// Where it could not be looked, and why.
     pub unseen: Vec<String>,
 }
@@ -49,6 +52,8 @@ pub enum State {
     Retrying,
     /// It was given up: a person must decide.
     InErrorQueue,
+    /// An error table has it; nobody has sent it back.
+    ProcessedAsError,
     /// Somebody has handled it.
     Processed,
     /// Nothing is known of it.
@@ -64,6 +69,7 @@ impl State {
             Self::InProcess => "in process",
             Self::Retrying => "retrying",
             Self::InErrorQueue => "in the error queue",
+            Self::ProcessedAsError => "processed as error",
             Self::Processed => "processed",
             Self::Unknown => "unknown",
         }
@@ -73,7 +79,7 @@ impl State {
 impl Life {
     /// Whether anybody knows it.
     pub fn is_known(&self) -> bool {
-        self.message.is_some() || !self.handled.is_empty()
+        self.message.is_some() || !self.handled.is_empty() || !self.errors.is_empty()
     }
 
     /// The word for where it is. What needs a person most counts, if it is in several places.
@@ -86,9 +92,16 @@ impl Life {
         if !self.retries.is_empty() || entries().any(is_tried) {
             return State::Retrying;
         }
+        if self.errors.iter().any(|(_, record)| record.resolution != Resolution::Returned) {
+            return State::ProcessedAsError;
+        }
         let is_done = |entry: &Entry| entry.stand == Stand::Done;
         let done: Vec<&Entry> = entries().filter(|entry| is_done(entry)).collect();
         let is_handled = self.handled.iter().any(|one| one.failed.is_none());
+        if !self.errors.is_empty() {
+            // It was sent back.
+            return if is_handled { State::Processed } else { State::InProcess };
+        }
         if entries().any(|entry| !is_done(entry)) {
             return if done.is_empty() && !is_handled { State::Pending } else { State::InProcess };
         }

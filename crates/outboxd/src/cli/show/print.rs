@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 
 use super::life::{Life, Written};
 use crate::cli::dlq::Dead;
+use crate::cli::errors::{error_json, standing};
 use crate::cli::list::to_json as entry_json;
 use crate::cli::output::{Output, printable};
 use crate::plan::Plan;
@@ -24,6 +25,7 @@ pub fn to_json(id: &str, life: &Life, plan: &Plan, with_payload: bool) -> Value 
         "handled": life.handled,
         "retries": life.retries.iter().map(waiting_json).collect::<Vec<_>>(),
         "letters": life.letters.iter().map(letter_json).collect::<Vec<_>>(),
+        "errors": life.errors.iter().map(|(sink, record)| error_json(sink, record)).collect::<Vec<_>>(),
         "unseen": life.unseen,
     });
     if let Some(message) = &life.message {
@@ -97,6 +99,10 @@ pub fn print(
     }
     for (place, dead) in &life.letters {
         field("dead letter", &letter_line(place, dead))?;
+    }
+    for (sink, record) in &life.errors {
+        let (id, cause) = (&record.id, &record.cause);
+        field("error table", &format!("sink '{sink}', error {id}: {}, {cause}", standing(record)))?;
     }
     for unseen in &life.unseen {
         field("not looked at", unseen)?;

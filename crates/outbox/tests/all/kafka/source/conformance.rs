@@ -12,13 +12,13 @@ use testbed::{Kafka, Record};
 use super::{apache, config, enqueue, group};
 
 /// A topic of one partition, with the retry topics that a source makes.
-struct Work {
-    kafka: &'static Kafka,
-    topic: String,
+pub(super) struct Work {
+    pub(super) kafka: &'static Kafka,
+    pub(super) topic: String,
 }
 
 impl Work {
-    async fn new() -> Option<Self> {
+    pub(super) async fn new() -> Option<Self> {
         let kafka = apache().await?;
         Some(Self { kafka, topic: kafka.topic(1).await.unwrap() })
     }

@@ -3,6 +3,7 @@
 mod child;
 mod conformance;
 mod foreign;
+mod letters;
 mod members;
 mod outage;
 mod retries;

@@ -1,0 +1,168 @@
+//! `errors retry`: sends messages back to where they failed, and notes that.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use jiff::Timestamp;
+use outbox::errors::ErrorRecord;
+use outbox::{ErrorKind, MessageId, Outcome, Sink};
+use serde_json::json;
+use tokio::time::{Instant, sleep_until};
+
+use super::args::ErrorsRetryArgs;
+use super::desk::{Desk, desks, preview, told_missing};
+use super::resolve::errors;
+use crate::backends;
+use crate::cli::audit::Book;
+use crate::cli::consent::{Answer, ask};
+use crate::cli::output::Output;
+use crate::connection::Connection;
+use crate::plan::{Layout, Plan};
+use crate::trouble::{Exit, Trouble};
+
+/// Sends errors back; tells first how many are meant.
+pub async fn retry(args: &ErrorsRetryArgs, plan: &Plan, output: &mut Output) -> anyhow::Result<Exit> {
+    let mut found = Vec::new();
+    for desk in desks(plan, args.chosen.sink.as_deref()).await? {
+        let records = desk.choose(&args.chosen).await?;
+        found.push((desk, records));
+    }
+    let all = || found.iter().flat_map(|(_, records)| records);
+    let (matched, missing) = (all().count() as u64, args.chosen.missing(all()));
+    preview(all(), output);
+    // All ways are known before the first message goes.
+    let mut ways = Ways::default();
+    for (desk, records) in &found {
+        for record in records {
+            ways.find(plan, desk.sink, &record.origin)?;
+        }
+    }
+    let answer = ask(&format!("send back {}", errors(matched)), matched, args.consent, output)?;
+    let mut done = 0;
+    if answer == Answer::Yes {
+        let book = Book::open(plan, &args.by).await?;
+        let progress = ProgressBar::with_draw_target(Some(matched), ProgressDrawTarget::stderr());
+        progress.set_style(ProgressStyle::with_template("{bar:30} {pos} of {len}, {per_sec}")?);
+        let mut next = Instant::now();
+        for (desk, records) in found.iter().filter(|(_, records)| !records.is_empty()) {
+            let ids: Vec<MessageId> = records.iter().map(|record| record.message_id.clone()).collect();
+            let page = book.begin("errors.retry", &desk.name(), &ids, args.chosen.to_json()).await?;
+            let mut here = 0;
+            for record in records {
+                sleep_until(next).await;
+                next += args.rate.map(outbox::letters::Pace::each).unwrap_or_default();
+                let (_, sink) = ways.find(plan, desk.sink, &record.origin)?;
+                if let Err(trouble) = send_back(desk, record, &sink, book.who()).await {
+                    progress.finish_and_clear();
+                    page.failed(here, &trouble, output).await;
+                    output.note(format_args!("{} of {matched} were sent back before it failed", done + here));
+                    return Err(trouble.into());
+                }
+                here += 1;
+                progress.set_position(done + here);
+            }
+            page.done(json!({ "changed": here })).await?;
+            done += here;
+        }
+        progress.finish_and_clear();
+    }
+    if output.is_json() {
+        output.json(
+            &json!({ "verb": "errors retry", "matched": matched, "changed": done, "missing": missing }),
+        )?;
+    } else if answer == Answer::Yes {
+        output.line(format_args!("{} sent back", errors(done)))?;
+    } else {
+        output.line(format_args!("{} matched", errors(matched)))?;
+    }
+    told_missing(&missing)
+}
+
+/// Sends one back, and notes it once it has arrived. Whoever is cut off in between sends it twice.
+async fn send_back(
+    desk: &Desk<'_>,
+    record: &ErrorRecord,
+    sink: &Arc<dyn Sink>,
+    by: &str,
+) -> Result<(), Trouble> {
+    // As it is now: somebody may have edited it since it was listed.
+    let whole = desk.log.show(&record.id).await;
+    let whole = whole.map_err(|error| desk.trouble("cannot read the error table", &error))?;
+    let Some(whole) = whole else { return Err(super::show::no_such(&record.id)) };
+    let message = whole.returned(by, Timestamp::now());
+    let outcome = sink.deliver(std::slice::from_ref(&message)).await.pop();
+    let why = match outcome {
+        Some(Outcome::Delivered) => None,
+        Some(Outcome::Rejected(rejection)) => Some(rejection.cause.to_string()),
+        Some(Outcome::Unavailable(cause)) => Some(cause.to_string()),
+        None => Some("no answer".to_owned()),
+    };
+    if let Some(why) = why {
+        let what = format!("cannot send message {} back to '{}': {why}", record.message_id, record.origin);
+        return Err(Trouble::new(
+            Exit::Sink,
+            what,
+            "check that the broker runs and that the queue or topic is there",
+        ));
+    }
+    let noted = desk.log.returned(&record.id, by).await;
+    noted.map_err(|error| desk.trouble("sent back, but cannot note it", &error))
+}
+
+/// The ways back to queues and topics, each opened once.
+#[derive(Default)]
+struct Ways(BTreeMap<(String, String), Arc<dyn Sink>>);
+
+impl Ways {
+    fn find<'p>(
+        &mut self,
+        plan: &'p Plan,
+        table: &str,
+        origin: &str,
+    ) -> Result<(&'p Connection, Arc<dyn Sink>), Trouble> {
+        let connection = broker_of(plan, table, origin)?;
+        let key = (connection.name.clone(), origin.to_owned());
+        if let Some(sink) = self.0.get(&key) {
+            return Ok((connection, sink.clone()));
+        }
+        let sink = backends::way_back(connection, origin).map_err(|error| {
+            let exit = if error.kind() == ErrorKind::Config { Exit::Config } else { Exit::Sink };
+            Trouble::new(
+                exit,
+                format!("cannot send anything back to '{origin}': {}", error.chain()),
+                error.advice(),
+            )
+        })?;
+        self.0.insert(key, sink.clone());
+        Ok((connection, sink))
+    }
+}
+
+/// The broker where the queue or topic is from which an error came: that of the source that reads it, or that of the
+/// dead letters which the error table is fed from.
+fn broker_of<'p>(plan: &'p Plan, table: &str, origin: &str) -> Result<&'p Connection, Trouble> {
+    let reads = |layout: &Layout| match layout {
+        Layout::Queue(options) => options.queue == origin,
+        Layout::Topic(options) => options.topics.iter().any(|topic| topic == origin),
+        Layout::Log(_) | Layout::Table(_) => false,
+    };
+    if let Some(source) = plan.sources.values().find(|source| reads(&source.layout)) {
+        return Ok(&source.connection);
+    }
+    let feeders = plan.pipes.values().filter(|pipe| pipe.to == table);
+    let feeders =
+        feeders.filter_map(|pipe| plan.sources.get(&pipe.from)).filter(|source| source.is_on_broker());
+    let brokers: BTreeMap<&str, &Connection> =
+        feeders.map(|source| (source.connection.name.as_str(), &source.connection)).collect();
+    let mut brokers = brokers.into_values();
+    match (brokers.next(), brokers.next()) {
+        (Some(only), None) if origin != "unknown" => Ok(only),
+        _ => {
+            let what = format!("nobody knows where '{origin}' is, from which an error came");
+            let help =
+                "name it as a source with queue or topic, or resolve the error with `outboxd errors resolve`";
+            Err(Trouble::usage(what, help))
+        }
+    }
+}
