@@ -8,7 +8,7 @@ const CONFIG: &str = r#"
 [connections]
 shop = "sqlite:shop.db"
 rabbit = "amqp://localhost"
-far = "amqp://far.example.com"
+far = "amqps://far.example.com"
 [sources.orders]
 on = "shop"
 [sinks.events]
@@ -109,4 +109,21 @@ fn e5_what_consumers_say_goes_beyond_what_the_relay_knows() {
     );
     let letters = vec![("queue 'work.dlq'".to_owned(), dead)];
     assert_eq!(state(&Life { letters, handled: vec![handled(false)], ..relayed() }), "in the error queue");
+}
+
+#[test]
+fn e5_an_error_counts_until_it_was_sent_back_or_resolved_and_handled() {
+    let with = |resolution, handled: Vec<Handled>| {
+        let mut record = ErrorRecord::of(&Message::new("a", "x"), Timestamp::UNIX_EPOCH);
+        record.resolution = resolution;
+        let life = written(vec![entry("relay", Stand::Done, 0)]);
+        state(&Life { errors: vec![("errors".to_owned(), record)], handled, ..life })
+    };
+    let (failed, done) = (|| vec![handled(true)], || vec![handled(true), handled(false)]);
+    assert_eq!(with(Resolution::Open, failed()), "processed as error");
+    assert_eq!(with(Resolution::Open, done()), "processed as error", "another consumer has handled it");
+    assert_eq!(with(Resolution::Returned, failed()), "in process");
+    assert_eq!(with(Resolution::Returned, done()), "processed");
+    assert_eq!(with(Resolution::Resolved, failed()), "processed as error", "for good");
+    assert_eq!(with(Resolution::Resolved, done()), "processed", "a flag does not tell that it was sent back");
 }
