@@ -22,6 +22,8 @@ CREATE TABLE "ErrorLogs" (
     "ErrorMessage" text NULL,
     "RetryCount" integer NOT NULL DEFAULT 0,
     "Payload" text NULL,
+    "OriginalPayload" text NULL,
+    "ContentType" text NULL,
     "Headers" text NULL,
     "CreatedAt" timestamp with time zone NOT NULL DEFAULT now(),
     "LastSeenAt" timestamp with time zone NULL,
@@ -32,4 +34,6 @@ CREATE TABLE "ErrorLogs" (
     CONSTRAINT "PK_ErrorLogs" PRIMARY KEY ("Id")
 );
 
+-- A message that fails in a queue again is the same error.
+CREATE UNIQUE INDEX "IX_ErrorLogs_MessageId_QueueName" ON "ErrorLogs" ("MessageId", "QueueName");
 CREATE INDEX "IX_ErrorLogs_Unresolved" ON "ErrorLogs" ("CreatedAt") WHERE NOT "IsResolved";

@@ -103,7 +103,9 @@ async fn e5_e7_from_the_product_to_the_person_who_repairs_it_and_on_to_the_handl
            where "MessageId" = '{id}' and "ProductName" = 'Free lunch' and "Price" = 4.5"#
     );
     assert_eq!(scene.number(&handled).await, 1);
-    let resolved = r#"select count(*) from "ErrorLogs" where "IsResolved" and "ResolvedBy" = 'ana' and "ResolvedAt" is not null"#;
+    let resolved = r#"select count(*) from "ErrorLogs"
+        where "IsResolved" and "ResolvedBy" = 'ana' and "ResolvedAt" is not null
+          and "Payload"::json->>'price' = '4.5' and "OriginalPayload"::json->>'price' = '0.0'"#;
     assert_eq!(scene.number(resolved).await, 1);
     assert!(scene.open_errors().is_empty());
     stop(consumer);
@@ -130,6 +132,15 @@ async fn e7_many_errors_are_resolved_or_sent_back_at_once() {
     program.ok(&["errors", "resolve", first, "--note", "a joke", "--by", "ben", "--yes"]);
     let noted = r#"select count(*) from "ErrorLogs" where "IsResolved" and "ResolvedBy" = 'ben' and "Notes" = 'a joke'"#;
     assert_eq!(scene.number(noted).await, 1);
+    // What is not mended fails again: the same error, and open again.
+    let second = errors[1]["message_id"].as_str().unwrap();
+    let again = format!(
+        r#"select count(*) from "ErrorLogs"
+           where "MessageId" = '{second}' and not "IsResolved" and "LastSeenAt" > "CreatedAt" + interval '3 seconds'"#
+    );
+    assert_eq!(scene.number(&again).await, 0);
+    program.ok(&["errors", "retry", second, "--by", "ben", "--yes"]);
+    scene.until(&again, 1).await;
     // The worker takes any price now: the cause is mended, and the two that are open go back.
     let mended = r#"alter table "InventoryEventLogs" drop constraint "CK_InventoryEventLogs_Price""#;
     sqlx::raw_sql(mended).execute(&scene.notification).await.unwrap();
