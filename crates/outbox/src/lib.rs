@@ -36,9 +36,11 @@
 //! 4. [`Policy`]: order, attempts, delays, outages. [`policy`] holds the decisions as pure functions.
 //! 5. [`memory`]: what the clauses mean, with nothing but a lock.
 //! 6. `sqlite` and `postgres`: the log, its cursors under leases, the inbox. `rabbitmq`, [`kafka`] and [`lines`]: sinks.
-//!    `http`, `smtp` and `meter`: sinks that are handlers; [`Once`] puts an inbox in front of one.
-//! 7. [`Error`]: one type; its kind decides what a pipe does and has advice for a person.
-//! 8. `conformance`: the clauses as tests, for a backend of your own.
+//!    `http`, `smtp`, `meter` and `sql`: sinks that are handlers; [`Once`] puts an inbox in front of one.
+//! 7. [`Publisher`]: sends at once, and keeps in a [`Store`] what cannot be sent now. `errors` and `audit`: what failed
+//!    for good, and what people did about it.
+//! 8. [`Error`]: one type; its kind decides what a pipe does and has advice for a person.
+//! 9. `conformance`: the clauses as tests, for a backend of your own.
 //!
 //! # Features
 //!
@@ -46,9 +48,9 @@
 //!
 //! | feature | gives |
 //! | --- | --- |
-//! | `sqlite` | the log, the inbox and their administration in a SQLite file |
+//! | `sqlite` | the log, the inbox, the error log and their administration in a SQLite file |
 //! | `postgres` | the same in PostgreSQL, and tables that exist already |
-//! | `mysql` | the inbox, and tables that exist already, in MariaDB and MySQL |
+//! | `mysql` | the inbox, the error log, and tables that exist already, in MariaDB and MySQL |
 //! | `rabbitmq` | the sink to an exchange, and a queue as a source |
 //! | `kafka` | the sink to a topic, and topics read by a consumer group; it builds librdkafka, which needs make, a C++ compiler, OpenSSL and zlib |
 //! | `http` | the handler that posts to an endpoint of an application in any language |

@@ -64,6 +64,8 @@ pub mod header {
     pub const RETURNED_BY: &str = "x-returned-by";
     /// When, RFC 3339.
     pub const RETURNED_AT: &str = "x-returned-at";
+    /// In a topic of dead letters: a person has dealt with the record at `partition:offset`.
+    pub const SETTLED: &str = "x-settled";
 }
 
 /// The identity of a message, constant over retries, replays and brokers.

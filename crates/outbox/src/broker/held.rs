@@ -64,7 +64,6 @@ impl Held {
 
     /// Whether an earlier message of its key has come back and is not done. What has waited and follows it must not be
     /// claimed as the first of its key, unless it is in the same claim: the other may yet fail.
-    #[cfg(feature = "kafka")]
     pub(crate) fn follows(&self, key: &str, id: &MessageId) -> bool {
         let Some(line) = self.keys.get(key) else { return false };
         line.waiting.iter().take_while(|other| other.id != *id).any(|other| other.away.is_none())
@@ -174,6 +173,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg(feature = "kafka")]
     fn what_is_released_is_away_until_it_comes_again() {
         let (mut held, now) = (Held::default(), Instant::now());
         held.moved("k", &id("1"), STEP, now);
@@ -186,7 +186,6 @@ mod tests {
     }
 
     #[test]
-    #[cfg(feature = "kafka")]
     fn what_follows_one_that_is_here_is_not_the_first() {
         let (mut held, now) = (Held::default(), Instant::now());
         held.moved("k", &id("1"), STEP, now);

@@ -97,6 +97,7 @@ pub async fn i5_of_two_at_once_one_commits_it_as_new(fixture: &impl InboxFixture
 pub async fn i6_undo_takes_back_one_message_and_no_other<F: InboxFixture>(fixture: &F) {
     let (a, b, c) = (MessageId::new(), MessageId::new(), MessageId::new());
     let inbox = fixture.inbox();
+    record(fixture, "other", &[&b]).await;
     let mut tx = inbox.begin().await.unwrap();
     inbox.record(&mut tx, "c", &[&a, &b, &c]).await.unwrap();
     for (id, line, fails) in [(&a, "a", false), (&b, "b", true), (&c, "c", false)] {
@@ -109,6 +110,7 @@ pub async fn i6_undo_takes_back_one_message_and_no_other<F: InboxFixture>(fixtur
     inbox.commit(tx).await.unwrap();
     assert_eq!(fixture.lines().await, ["a", "c"]);
     assert_eq!(record(fixture, "c", &[&a, &b, &c]).await, [false, true, false]);
+    assert_eq!(record(fixture, "other", &[&b]).await, [false], "another consumer keeps its own");
 
     // The same through a handler, with a panic and a failure among the messages of one batch.
     let handler = Handler::new(fixture.inbox(), "h", |_tx, message: crate::Message| async move {

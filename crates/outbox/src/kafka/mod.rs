@@ -8,6 +8,9 @@
 //! ahead, partition by partition (`shelf.rs`), with the offsets that may be committed (`offsets.rs`); `moves.rs` decides
 //! what goes to which retry or dead-letter topic; `topics.rs` makes those or looks for them; `record.rs` reads a record.
 //!
+//! The dead letters: `dead_topic.rs` shows and repairs them, `scan.rs` reads a topic through, `mark.rs` is what is written
+//! behind a letter that somebody has dealt with.
+//!
 //! `settings.rs` sets up the client, `error.rs` says what a code of it means.
 //!
 //! What a person writes down, [`Brokers`], [`TopicConfig`] and [`GroupConfig`], is there without the feature `kafka`, so
@@ -22,10 +25,14 @@ mod brokers;
 mod catalog;
 mod config;
 #[cfg(feature = "kafka")]
+mod dead_topic;
+#[cfg(feature = "kafka")]
 mod envelope;
 #[cfg(feature = "kafka")]
 mod error;
 mod group_config;
+#[cfg(feature = "kafka")]
+mod mark;
 #[cfg(feature = "kafka")]
 mod moves;
 #[cfg(feature = "kafka")]
@@ -36,6 +43,8 @@ mod publisher;
 mod reader;
 #[cfg(feature = "kafka")]
 mod record;
+#[cfg(feature = "kafka")]
+mod scan;
 #[cfg(feature = "kafka")]
 mod session;
 #[cfg(feature = "kafka")]
@@ -59,6 +68,8 @@ mod topics;
 
 pub use brokers::{Brokers, Login, Mechanism};
 pub use config::{Compression, TopicConfig, check_topic_name};
+#[cfg(feature = "kafka")]
+pub use dead_topic::DeadTopic;
 pub use group_config::{GroupConfig, Topology};
 #[cfg(feature = "kafka")]
 pub use sink::Topic;

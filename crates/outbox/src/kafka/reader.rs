@@ -83,6 +83,10 @@ impl Shared {
     /// Takes a record in; tells which partition the client should fetch no more of.
     fn take_in(&self, message: &BorrowedMessage<'_>) -> Option<Place> {
         let place = self.catalog.place(message.topic(), message.partition())?;
+        if Record::mark(message).is_some() {
+            // Not a message: it says of one among dead letters that somebody has dealt with it.
+            return None;
+        }
         let work = &self.catalog.work(&place).name;
         let record = Record::copy(message);
         let entry = Entry::new(place, message.offset(), record, work, &self.picks, self.max_payload);

@@ -4,7 +4,8 @@ use bytes::Bytes;
 use jiff::Timestamp;
 use rdkafka::message::{Header, Headers as _, OwnedHeaders};
 
-use crate::broker::{Picks, Raw, Read};
+use super::mark::{self, Spot};
+use crate::broker::{Picks, Raw, Read, is_of_death};
 use crate::message::{Headers, header};
 
 /// Where the content type of a record stands, as the CloudEvents binding has it.
@@ -70,6 +71,18 @@ impl Record {
             ..Raw::default()
         };
         raw.read(picks, max_payload)
+    }
+
+    /// The dead letter that a record marks as dealt with; none if it is no mark.
+    pub(super) fn mark(message: &impl rdkafka::Message) -> Option<Spot> {
+        mark::of(message.headers()?.iter().map(|header| (header.key, header.value)))
+    }
+
+    /// Its headers without those that tell of its death, and with `more`.
+    pub(super) fn returned(&self, more: &[(&'static str, String)], destination: &str) -> OwnedHeaders {
+        let names = self.headers.iter().map(|(name, _)| name.as_str());
+        let of_death: Vec<&str> = names.filter(|name| is_of_death(name)).collect();
+        self.headers_with(more, destination, &of_death)
     }
 
     /// When it was first written, whoever has moved it since.

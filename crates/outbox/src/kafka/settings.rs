@@ -106,6 +106,23 @@ pub(super) fn admin(brokers: &Brokers, config: &GroupConfig) -> Result<ClientCon
     client(brokers, &config.client_name, config.timeout, config.ca_file.as_deref())
 }
 
+/// Who reads topics through without being a member; the name of the group is for asking how far it is.
+pub(super) fn visitor(brokers: &Brokers, config: &GroupConfig) -> Result<ClientConfig> {
+    let mut client = client(brokers, &config.client_name, config.timeout, config.ca_file.as_deref())?;
+    for (name, value) in [
+        ("group.id", config.group.as_str()),
+        ("enable.auto.commit", "false"),
+        ("enable.auto.offset.store", "false"),
+        ("enable.partition.eof", "true"),
+        ("auto.offset.reset", "earliest"),
+        ("isolation.level", "read_committed"),
+        ("receive.message.max.bytes", "1000000000"),
+    ] {
+        client.set(name, value);
+    }
+    Ok(client)
+}
+
 /// A member of a group.
 pub(super) fn member(brokers: &Brokers, config: &GroupConfig) -> Result<ClientConfig> {
     let mut client = client(brokers, &config.client_name, config.timeout, config.ca_file.as_deref())?;

@@ -24,6 +24,9 @@ const SLACK: usize = 64 * 1024;
 /// How long a retry topic keeps its records beyond their delay, in which somebody should have started a consumer again.
 const RETENTION: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 
+/// How long a topic that is not there is looked for.
+const PATIENCE: Duration = Duration::from_secs(2);
+
 /// How often is looked whether a topic that was made is known everywhere.
 const LOOK: Duration = Duration::from_millis(50);
 
@@ -63,7 +66,7 @@ impl<'g> Topics<'g> {
         let mut counts = Counts::new();
         let mut others: BTreeMap<&str, (Found, Option<Duration>, &str)> = BTreeMap::new();
         for work in &self.catalog.works {
-            let Some(found) = self.look(&work.name).await? else {
+            let Some(found) = self.look_twice(&work.name).await? else {
                 let what = "does not exist; create it, or correct the name of the topic to read";
                 return Err(self.wrong(&work.name, what));
             };
@@ -89,7 +92,8 @@ impl<'g> Topics<'g> {
         origin: &str,
     ) -> Result<i32> {
         let is_ours = self.config.topology == Topology::Declare;
-        match self.look(name).await? {
+        let found = if is_ours { self.look(name).await? } else { self.look_twice(name).await? };
+        match found {
             None if is_ours => {
                 self.create(name, like, step, origin).await?;
                 self.until_known(name, like.partitions).await
@@ -110,6 +114,18 @@ impl<'g> Topics<'g> {
                 self.until_known(name, like.partitions).await
             }
             Some(found) => Ok(found.partitions),
+        }
+    }
+
+    /// Asks for a topic for a while: a broker that has just started, or is busy, may not know it yet.
+    async fn look_twice(&self, name: &str) -> Result<Option<Found>> {
+        let deadline = Instant::now() + PATIENCE.min(self.config.timeout);
+        loop {
+            let found = self.look(name).await?;
+            if found.is_some() || Instant::now() >= deadline {
+                return Ok(found);
+            }
+            sleep(LOOK).await;
         }
     }
 

@@ -3,7 +3,7 @@
 //! Messages are acknowledged when they are settled: done, or arrived in another queue. Until then they are the
 //! broker's, which hands them to somebody else when the connection is lost.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -225,16 +225,22 @@ impl WorkQueue {
         let mut held = lock(&self.held);
         let now = Instant::now();
         let (mut messages, mut entries, mut flags, mut defects) = (vec![], vec![], vec![], vec![]);
-        let mut set_aside = None;
+        let (mut set_aside, mut keys) = (None, HashSet::new());
         while let Some(front) = waiting.first_entry().filter(|_| messages.len() < limit) {
             let message = &front.get().read.message;
             let came = message.key.as_ref().map_or(Came::New, |key| held.came(key, &message.id, now));
-            // What was tried before is of the second kind, too, if nothing is known to be before it.
-            let is_back = came == Came::Back || (came == Came::New && message.attempts > 0);
+            let is_back = match &message.key {
+                None => message.attempts > 0,
+                // The one before it, in an earlier claim, may yet fail: then it must stay back.
+                Some(key) => {
+                    came == Came::Back && (!held.follows(key, &message.id) || keys.contains(key.as_str()))
+                }
+            };
             if *set_aside.get_or_insert(is_back) != is_back {
                 break;
             }
             let Taken { letter, read } = front.remove();
+            keys.extend(read.message.key.clone());
             let known = Known::of(&read);
             defects.extend(read.defect.map(|cause| (messages.len(), cause)));
             flags.push(came == Came::Held);

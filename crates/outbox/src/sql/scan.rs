@@ -242,7 +242,8 @@ impl<'a> Scan<'a> {
             self.quoted('"', false)?;
             return Ok(self.text[from..self.at - 1].replace("\"\"", "\""));
         }
-        let length = rest.find(|c: char| !is_word(c) && !(dash && c == '-')).unwrap_or(rest.len());
+        let belongs = |c: char| is_word(c) || (dash && c == '-');
+        let length = rest.find(|c: char| !belongs(c)).unwrap_or(rest.len());
         if length == 0 {
             return Err(mistake(start, "the name of a value ends with a dot, as in :payload.customer.email"));
         }

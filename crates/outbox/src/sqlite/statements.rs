@@ -88,6 +88,8 @@ fn judge(code: u32, message: &str, about: &str) -> Fault {
     match (code, code & 0xff) {
         (CONSTRAINT_DATATYPE, _) | (_, 18 | 20) => Fault::Value(told),
         (_, 19) => Fault::Refused(told),
+        // A statement of another connection to the same cache has the table, or wrote since this one read.
+        (517, _) | (_, 6) => Fault::Conflict(told),
         (_, 1) if message.contains("malformed JSON") || message.contains("bad JSON path") => {
             Fault::Value(told)
         }
@@ -130,6 +132,7 @@ mod tests {
             (1, "near \"insrt\": syntax error", "Outage"),
             (1, "integer overflow", "Refused"),
             (5, "database is locked", "Outage"),
+            (262, "database table is locked", "Conflict"),
             (13, "database or disk is full", "Outage"),
         ] {
             assert!(format!("{:?}", judge(code, message, "s")).starts_with(expected), "{code} {message}");

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use outbox::errors::ErrorLog;
 use outbox::sql::Statements;
-use outbox::{Error, ErrorKind, Inbox as _, MessageId, Once, Result, Sink, mysql, postgres, sqlite};
+use outbox::{Error, ErrorKind, Handled, Inbox as _, MessageId, Once, Result, Sink, mysql, postgres, sqlite};
 use sqlx::{MySqlPool, PgPool, SqlitePool};
 use tokio::sync::Mutex;
 
@@ -153,6 +153,15 @@ impl Inbox {
             Self::Postgres(inbox) => inbox.known("outboxd-doctor", &[&id]).await.map(drop),
             Self::Sqlite(inbox) => inbox.known("outboxd-doctor", &[&id]).await.map(drop),
             Self::MySql(inbox) => inbox.known("outboxd-doctor", &[&id]).await.map(drop),
+        }
+    }
+
+    /// What became of a message with all consumers, in order of time.
+    pub async fn history(&self, id: &MessageId) -> Result<Vec<Handled>> {
+        match self {
+            Self::Postgres(inbox) => inbox.history(id).await,
+            Self::Sqlite(inbox) => inbox.history(id).await,
+            Self::MySql(inbox) => inbox.history(id).await,
         }
     }
 

@@ -15,7 +15,13 @@ pub fn letters(source: &SourcePlan) -> Option<Result<Box<dyn DeadLetters>>> {
             let letters = DeadQueue::new(url, work_queue_config(options));
             Some(letters.map(|letters| Box::new(letters) as Box<dyn DeadLetters>))
         }
-        Layout::Topic(_) => None,
+        #[cfg(feature = "kafka")]
+        Layout::Topic(options) => {
+            let letters = outbox::kafka::DeadTopic::new(url, super::config::group_config(options));
+            Some(letters.map(|letters| Box::new(letters) as Box<dyn DeadLetters>))
+        }
+        #[cfg(not(feature = "kafka"))]
+        Layout::Topic(_) => Some(Err(outbox::Error::new(outbox::ErrorKind::Config, super::WITHOUT_KAFKA))),
         Layout::Log(_) | Layout::Table(_) => None,
     }
 }

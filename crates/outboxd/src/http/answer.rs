@@ -1,8 +1,8 @@
 //! What is answered: JSON, and for what is wrong one line with what to do about it.
 
 use axum::Json;
-use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
-use axum::response::{IntoResponse, Response};
+use axum::http::{HeaderName, HeaderValue, StatusCode, header};
+use axum::response::{AppendHeaders, IntoResponse, Response};
 use outbox::{Error, ErrorKind, MessageId, Published};
 use serde_json::json;
 
@@ -15,13 +15,13 @@ pub struct Refusal {
     status: StatusCode,
     error: String,
     help: String,
-    headers: HeaderMap,
+    headers: Vec<(HeaderName, HeaderValue)>,
 }
 
 impl Refusal {
     /// Why, and what to do.
     pub fn new(status: StatusCode, error: impl Into<String>, help: impl Into<String>) -> Self {
-        Self { status, error: error.into(), help: help.into(), headers: HeaderMap::new() }
+        Self { status, error: error.into(), help: help.into(), headers: Vec::new() }
     }
 
     /// The request is wrong.
@@ -37,7 +37,7 @@ impl Refusal {
     /// With a header.
     #[must_use]
     pub fn with(mut self, name: HeaderName, value: HeaderValue) -> Self {
-        self.headers.insert(name, value);
+        self.headers.push((name, value));
         self
     }
 
@@ -60,7 +60,7 @@ impl From<Error> for Refusal {
 impl IntoResponse for Refusal {
     fn into_response(self) -> Response {
         let body = Json(json!({ "error": self.error, "help": self.help }));
-        (self.status, self.headers, body).into_response()
+        (self.status, AppendHeaders(self.headers), body).into_response()
     }
 }
 

@@ -81,7 +81,6 @@ pub async fn serve(
     let addr = listener.local_addr().context("cannot tell where it listens")?;
     let figures = options.figures.clone();
     let router = router(Arc::new(Shared { options, publishers }));
-    tracing::info!(%addr, "listening for HTTP");
     let task = tokio::spawn(async move {
         let upkeep = tokio::spawn(figures.upkeep(stop.clone()));
         let stopped = stop.clone().cancelled_owned();
@@ -98,7 +97,9 @@ pub async fn serve(
         }
         upkeep.abort();
     });
-    Ok(Serving { addr, task })
+    let serving = Serving { addr, task };
+    tracing::info!(addr = %serving.addr, "listening for HTTP");
+    Ok(serving)
 }
 
 fn router(shared: Arc<Shared>) -> Router {
@@ -133,4 +134,5 @@ async fn wrong_method() -> Refusal {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test that fails should say where")]
 mod tests;

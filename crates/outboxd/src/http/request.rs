@@ -186,6 +186,7 @@ fn attributes(headers: &HeaderMap) -> Result<BTreeMap<String, String>, Refusal> 
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test that fails should say where")]
 mod tests {
     use super::*;
 

@@ -1,6 +1,6 @@
 //! An endpoint of an application: takes down what it is sent, and answers as it is told.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -25,6 +25,10 @@ struct Book {
     posted: Vec<Posted>,
     /// Answers for the next requests; then all is well.
     answers: VecDeque<u16>,
+    /// Answers for all of a type.
+    by_type: BTreeMap<String, u16>,
+    /// The ids of what was answered with 200.
+    handled: Vec<String>,
 }
 
 /// A server of this test alone.
@@ -47,6 +51,16 @@ impl Endpoint {
     /// Answers the next requests with these.
     pub fn answer(&self, answers: &[u16]) {
         self.book.lock().unwrap().answers.extend(answers);
+    }
+
+    /// Answers whatever is of this type with this.
+    pub fn answer_type(&self, kind: &str, answer: u16) {
+        self.book.lock().unwrap().by_type.insert(kind.to_owned(), answer);
+    }
+
+    /// The ids of what was answered with 200, in order.
+    pub fn handled(&self) -> Vec<String> {
+        self.book.lock().unwrap().handled.clone()
     }
 
     pub fn posted(&self) -> Vec<Posted> {
@@ -75,7 +89,13 @@ impl Drop for Endpoint {
 
 async fn take(State(book): State<Arc<Mutex<Book>>>, headers: HeaderMap, body: Bytes) -> StatusCode {
     let mut book = book.lock().unwrap();
-    let id = headers.get("ce-id").and_then(|id| id.to_str().ok()).unwrap_or_default().to_owned();
-    book.posted.push(Posted { id, body: String::from_utf8_lossy(&body).into_owned(), headers });
-    book.answers.pop_front().map_or(StatusCode::OK, |code| StatusCode::from_u16(code).unwrap())
+    let header =
+        |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default().to_owned();
+    let (id, kind) = (header("ce-id"), header("ce-type"));
+    book.posted.push(Posted { id: id.clone(), body: String::from_utf8_lossy(&body).into_owned(), headers });
+    let answer = book.by_type.get(&kind).copied().or_else(|| book.answers.pop_front()).unwrap_or(200);
+    if answer == 200 {
+        book.handled.push(id);
+    }
+    StatusCode::from_u16(answer).unwrap()
 }

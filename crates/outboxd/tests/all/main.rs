@@ -16,6 +16,7 @@ mod exit_codes;
 mod first_steps;
 mod handlers;
 mod init_from;
+mod inventory;
 mod kafka;
 mod kills;
 mod life;

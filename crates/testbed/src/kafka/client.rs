@@ -73,7 +73,7 @@ impl Kafka {
         loop {
             let answer = admin.create_topics([&topic], &AdminOptions::new()).await?.pop();
             match answer {
-                Some(Ok(_)) => return Ok(()),
+                Some(Ok(_)) => return self.until_known(admin, name.to_owned(), partitions).await,
                 // A broker that has just started is not yet one that may hold a replica.
                 Some(Err((_, RDKafkaErrorCode::InvalidReplicationFactor))) if start.elapsed() < PATIENCE => {
                     tokio::time::sleep(Duration::from_millis(50)).await;
@@ -81,6 +81,29 @@ impl Kafka {
                 other => bail!("no topic {name}: {other:?}"),
             }
         }
+    }
+
+    /// A broker that is busy knows a topic only a while after it was made.
+    async fn until_known(
+        &self,
+        admin: AdminClient<DefaultClientContext>,
+        name: String,
+        partitions: i32,
+    ) -> Result<()> {
+        blocking(move || {
+            let start = Instant::now();
+            loop {
+                let metadata = admin.inner().fetch_metadata(Some(&name), PATIENCE)?;
+                let led = metadata.topics().iter().flat_map(|topic| topic.partitions());
+                let led = led.filter(|partition| partition.error().is_none() && partition.leader() >= 0);
+                if led.count() >= usize::try_from(partitions)? {
+                    return Ok(());
+                }
+                ensure!(start.elapsed() < PATIENCE, "the topic {name} was made, and nobody knows it");
+                std::thread::sleep(Duration::from_millis(10));
+            }
+        })
+        .await
     }
 
     /// Removes a topic.

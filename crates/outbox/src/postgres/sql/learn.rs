@@ -95,6 +95,11 @@ impl Learner {
         changed
     }
 
+    /// Asks again before the next message.
+    pub(super) fn forget(&self) {
+        *self.learned.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+
     fn keep(&self, learned: Vec<Learned>) {
         *self.learned.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(learned));
     }

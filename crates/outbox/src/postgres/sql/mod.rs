@@ -58,6 +58,10 @@ impl<H: Sink> Sink for SqlSink<H> {
             return vec![Outcome::Unavailable(cause); messages.len()];
         }
         let mut outcomes = self.handler.deliver(messages).await;
+        // Whatever is missing may come back as something else.
+        if outcomes.iter().any(|outcome| matches!(outcome, Outcome::Unavailable(_))) {
+            self.learner.forget();
+        }
         // A column may have got another type since; then the value was not at fault, but what we know of it.
         if outcomes.iter().any(is_unfit) && self.learner.has_changed().await {
             let cause = Cause::new(code::UNREACHABLE, "the types of the columns have changed");

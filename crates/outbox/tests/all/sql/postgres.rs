@@ -130,6 +130,14 @@ async fn a_column_that_got_another_type_makes_no_message_dead() {
         "{outcomes:?}"
     );
     assert_eq!(sink.deliver(&[large]).await, [Outcome::Delivered]);
+    Shop::run(&log, "alter table orders alter column qty type jsonb using to_jsonb(qty)").await;
+    let next = order(7);
+    let outcomes = sink.deliver(std::slice::from_ref(&next)).await;
+    assert!(
+        matches!(&outcomes[0], Outcome::Unavailable(cause) if cause.detail.contains("jsonb")),
+        "{outcomes:?}"
+    );
+    assert_eq!(sink.deliver(&[next]).await, [Outcome::Delivered]);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -33,18 +33,48 @@ fn odd(name: &str, value: AMQPValue) -> BasicProperties {
 
 fn list() -> Vec<Bad> {
     let good = product("Lamp", 19.9).to_string().into_bytes();
-    let bad = |what, properties, body: &[u8], code, cause| Bad { what, properties, body: body.to_vec(), code, cause };
+    let bad = |what, properties, body: &[u8], code, cause| Bad {
+        what,
+        properties,
+        body: body.to_vec(),
+        code,
+        cause,
+    };
     let mut large = br#"{"productId":""#.to_vec();
     large.resize(20 << 20, b'x');
     vec![
         bad("an empty body", with_id(), b"", "UNFIT", "the payload"),
         bad("no JSON", with_id(), b"{\"productId\": ", "UNFIT", "JSON"),
-        bad("a field that is missing", with_id(), br#"{"productId":"7","name":"Lamp"}"#, "UNFIT", "payload.price"),
-        bad("a value that is no price", with_id(), br#"{"productId":"7","name":"Lamp","price":"dear"}"#, "UNFIT", ""),
+        bad(
+            "a field that is missing",
+            with_id(),
+            br#"{"productId":"7","name":"Lamp"}"#,
+            "UNFIT",
+            "payload.price",
+        ),
+        bad(
+            "a value that is no price",
+            with_id(),
+            br#"{"productId":"7","name":"Lamp","price":"dear"}"#,
+            "UNFIT",
+            "",
+        ),
         bad("no id", BasicProperties::default(), &good, "NO_ID", "id"),
         bad("20 MiB", with_id(), &large, "TOO_LARGE", "20971520"),
-        bad("an id that is a table", odd("x-event-id", AMQPValue::FieldTable(FieldTable::default())), &good, "BAD_HEADER", "x-event-id"),
-        bad("attempts that are no number", odd("x-retry-attempts", AMQPValue::LongString("many".into())), &good, "", ""),
+        bad(
+            "an id that is a table",
+            odd("x-event-id", AMQPValue::FieldTable(FieldTable::default())),
+            &good,
+            "BAD_HEADER",
+            "x-event-id",
+        ),
+        bad(
+            "attempts that are no number",
+            odd("x-retry-attempts", AMQPValue::LongString("many".into())),
+            &good,
+            "",
+            "",
+        ),
     ]
 }
 
@@ -63,7 +93,12 @@ async fn what_nobody_can_handle_is_set_aside_with_its_cause_and_the_queue_goes_o
         } else {
             scene.until_queue(ERROR_QUEUE, 1).await;
             let dead = errors.get().await.unwrap();
-            assert_eq!(dead.headers.get("x-error-code").map(String::as_str), Some(code), "{what}: {:?}", dead.headers);
+            assert_eq!(
+                dead.headers.get("x-error-code").map(String::as_str),
+                Some(code),
+                "{what}: {:?}",
+                dead.headers
+            );
             let told = &dead.headers["x-error-text"];
             assert!(told.contains(cause), "{what}: {told}");
             assert!(dead.body == body, "{what}: as it came");

@@ -14,7 +14,9 @@ async fn e1_the_exchange_the_key_and_the_queue_are_declared() {
         let args: Vec<&str> = [what, "-q", "-p", scene.vhost.name()].iter().chain(columns).copied().collect();
         broker.ctl(&args).await.unwrap()
     };
-    let has = |text: &str, words: &[&str]| text.lines().any(|line| line.split_whitespace().eq(words.iter().copied()));
+    let has = |text: &str, words: &[&str]| {
+        text.lines().any(|line| line.split_whitespace().eq(words.iter().copied()))
+    };
     let exchanges = listed("list_exchanges", &["name", "type", "durable"]).await;
     assert!(has(&exchanges, &["inventory_exchange", "topic", "true"]), "{exchanges}");
     let bindings = listed("list_bindings", &["source_name", "destination_name", "routing_key"]).await;
@@ -33,7 +35,10 @@ async fn e2_three_tries_five_seconds_apart_and_then_the_error_queue() {
     scene.until_queue("product-created-queue.retry.5s", 1).await;
     scene.publish(&product("Lamp", 19.9)).await;
     scene.until_handled(1).await;
-    assert_eq!(scene.number(r#"select count(*) from "InventoryEventLogs" where "ProductName" = 'Lamp'"#).await, 1);
+    assert_eq!(
+        scene.number(r#"select count(*) from "InventoryEventLogs" where "ProductName" = 'Lamp'"#).await,
+        1
+    );
     scene.until_queue(ERROR_QUEUE, 1).await;
     stop(running);
     let dead = scene.queue(ERROR_QUEUE).await.get().await.unwrap();
@@ -46,7 +51,11 @@ async fn e2_three_tries_five_seconds_apart_and_then_the_error_queue() {
     let time = |name: &str| header(name).unwrap().parse::<Timestamp>().unwrap();
     let took = time("x-error-at").duration_since(time("x-error-first-at"));
     assert!((SignedDuration::from_secs(10)..SignedDuration::from_secs(40)).contains(&took), "{took}");
-    assert_eq!(scene.number(r#"select count(*) from "InventoryEventLogs""#).await, 1, "nothing of it is left");
+    assert_eq!(
+        scene.number(r#"select count(*) from "InventoryEventLogs""#).await,
+        1,
+        "nothing of it is left"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]

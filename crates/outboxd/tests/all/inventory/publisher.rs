@@ -58,7 +58,11 @@ async fn e4_what_the_broker_does_not_take_is_kept_and_delivered_in_order_for_its
     }
     let (status, state, other) = publish(server, "chair", &product("Chair", 5.0)).await;
     assert_eq!((status, state.as_str()), (202, "kept"));
-    assert_eq!(pending(&scene, r#""SentAt" is null and "RetryCount" = 0"#).await, 4, "an outage costs no tries");
+    assert_eq!(
+        pending(&scene, r#""SentAt" is null and "RetryCount" = 0"#).await,
+        4,
+        "an outage costs no tries"
+    );
     broker.start_again().await.unwrap();
     // Whether it is still kept or goes at once: never before the earlier ones of its key.
     sent.push(publish(server, "lamp", &product("Lamp 4", 1.0)).await.2);
@@ -69,8 +73,14 @@ async fn e4_what_the_broker_does_not_take_is_kept_and_delivered_in_order_for_its
         tokio::time::sleep(std::time::Duration::from_millis(20)).await;
     }
     stop(running);
-    let arrived: Vec<String> =
-        scene.queue(QUEUE).await.drain().await.into_iter().map(|one| one.headers["x-event-id"].clone()).collect();
+    let arrived: Vec<String> = scene
+        .queue(QUEUE)
+        .await
+        .drain()
+        .await
+        .into_iter()
+        .map(|one| one.headers["x-event-id"].clone())
+        .collect();
     assert!(arrived.contains(&other));
     assert_eq!(arrived.into_iter().filter(|id| *id != other).collect::<Vec<_>>(), sent);
 }

@@ -14,8 +14,8 @@ fn ids(listed: &Value) -> Vec<String> {
 /// Four orders that no handler takes: three of one type, of which two of one key, and one of another.
 async fn with_letters() -> Option<(Shop, Vec<String>)> {
     let shop = Shop::open("", "").await?;
-    shop.endpoint.answer("order.created", 422);
-    shop.endpoint.answer("order.paid", 410);
+    shop.endpoint.answer_type("order.created", 422);
+    shop.endpoint.answer_type("order.paid", 410);
     let running = shop.run();
     let mut sent = Vec::new();
     for (kind, key) in
@@ -81,7 +81,7 @@ async fn e7_letters_are_sent_back_in_order_and_handled_and_the_others_stay() {
     let nobody = shop.program.run(&["dlq", "retry", "--code", "HTTP_422"]);
     assert_eq!(nobody.code, 2, "{nobody:#?}");
     assert_eq!(shop.count("work_error").await, 4);
-    shop.endpoint.answer("order.created", 200);
+    shop.endpoint.answer_type("order.created", 200);
     let done =
         shop.program.json(&["dlq", "retry", "--code", "HTTP_422", "--by", "ann", "--yes", "--rate", "50/s"]);
     assert_eq!((&done["matched"], &done["changed"]), (&json!(3), &json!(3)), "{done}");
@@ -121,10 +121,7 @@ async fn e7_letters_are_exported_and_then_removed() {
 #[tokio::test(flavor = "multi_thread")]
 async fn e7_a_payload_that_is_no_text_is_exported_as_base64() {
     let Some(shop) = Shop::open("", "").await else { return };
-    let running = shop.run();
-    shop.send("order.created", "a");
-    shop.until_handled(1).await;
-    drop(running);
+    shop.make_topology().await;
     let (options, properties) = (BasicPublishOptions::default(), BasicProperties::default());
     let sent =
         shop.channel().basic_publish("".into(), "work_error".into(), options, &[0xff, 0x00], properties);

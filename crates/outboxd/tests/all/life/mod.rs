@@ -2,3 +2,4 @@
 
 mod letters;
 mod scene;
+mod states;

@@ -1,70 +1,15 @@
 //! A shop with a whole path: a log in SQLite, a relay to an exchange, a queue with retries, a handler behind an inbox.
 
-use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use axum::Router;
-use axum::extract::State;
-use axum::http::{HeaderMap, StatusCode};
-use axum::routing::post;
 use lapin::options::QueueDeclareOptions;
 use lapin::types::FieldTable;
 use lapin::{Channel, Connection, ConnectionProperties};
 use serde_json::Value;
 use testbed::Vhost;
-use tokio::task::JoinHandle;
 
+use crate::endpoint::Endpoint;
 use crate::program::{PATIENCE, Program, Running};
-
-/// An endpoint that answers as told, by type.
-pub struct Endpoint {
-    pub url: String,
-    state: Arc<Answers>,
-    serving: JoinHandle<()>,
-}
-
-#[derive(Default)]
-struct Answers {
-    /// The status for a type; 200 for any other.
-    by_type: Mutex<BTreeMap<String, u16>>,
-    /// The ids of what was answered with 200, in order.
-    handled: Mutex<Vec<String>>,
-}
-
-impl Endpoint {
-    pub async fn start() -> Self {
-        let state = Arc::new(Answers::default());
-        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let url = format!("http://{}/events", listener.local_addr().unwrap());
-        let app = Router::new().route("/events", post(answer)).with_state(state.clone());
-        let serving = tokio::spawn(async move { axum::serve(listener, app).await.unwrap() });
-        Self { url, state, serving }
-    }
-
-    pub fn answer(&self, kind: &str, status: u16) {
-        self.state.by_type.lock().unwrap().insert(kind.to_owned(), status);
-    }
-
-    pub fn handled(&self) -> Vec<String> {
-        self.state.handled.lock().unwrap().clone()
-    }
-}
-
-impl Drop for Endpoint {
-    fn drop(&mut self) {
-        self.serving.abort();
-    }
-}
-
-async fn answer(State(state): State<Arc<Answers>>, headers: HeaderMap) -> StatusCode {
-    let header = |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
-    let status = state.by_type.lock().unwrap().get(header("ce-type")).copied().unwrap_or(200);
-    if status == 200 {
-        state.handled.lock().unwrap().push(header("ce-id").to_owned());
-    }
-    StatusCode::from_u16(status).unwrap()
-}
 
 /// The shop.
 pub struct Shop {
@@ -119,6 +64,14 @@ to = "app"
     /// Everything runs.
     pub fn run(&self) -> Running {
         self.program.start(&["run"])
+    }
+
+    /// Runs until the queue is there and bound: from then on nothing that is relayed has to be tried again.
+    pub async fn make_topology(&self) {
+        let running = self.run();
+        self.send("order.first", "first");
+        self.until_handled(1).await;
+        drop(running);
     }
 
     pub fn send(&self, kind: &str, key: &str) -> String {

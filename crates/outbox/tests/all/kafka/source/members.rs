@@ -1,7 +1,8 @@
 //! Several members of a group: who comes, goes, dies or is slow takes nothing with it.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
@@ -146,33 +147,63 @@ async fn d10_members_that_are_killed_under_load_lose_nothing() {
     assert!(repeated < 1_500, "{repeated} of 3000 were handled more than once");
 }
 
-/// A handler that needs far longer than a member may be silent: it stays a member, and nobody takes its message.
+/// Handlers that need far longer than a member may be silent: each stays a member, and nobody takes its messages.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_slow_handler_does_not_cost_the_membership() {
     let Some(kafka) = apache().await else { return };
     let topic = kafka.topic(2).await.unwrap();
-    enqueue(kafka, &topic, &(0..8).map(|n| named(n, &format!("k{n}"))).collect::<Vec<_>>()).await;
-    let sink = Recorder::new();
-    let quick = || {
+    let (sinks, pace) = ([Recorder::new(), Recorder::new()], Arc::new(AtomicU64::new(0)));
+    let start = |sink: &Recorder| {
         let mut config = config(&topic, &topic);
         // The longest pause between two polls is as long.
         config.session_timeout = Duration::from_millis(1_500);
-        config
+        Running::start(kafka, config, Paced(sink.clone(), pace.clone()))
     };
-    let one = Running::start(kafka, quick(), Brake(sink.clone(), Duration::from_secs(6)));
+    let running = sinks.each_ref().map(start);
+    let write = async |name: &str| {
+        let record = |partition| {
+            let name = format!("{name}-{partition}");
+            let headers = vec![("x-event-id".to_owned(), name.as_bytes().to_vec())];
+            testbed::Record { partition, payload: name.into(), headers, ..testbed::Record::default() }
+        };
+        kafka.write(&topic, vec![record(0), record(1)]).await.unwrap();
+    };
+    let has = |sink: &Recorder, name: &str| names(&sink.received()).iter().any(|n| n.starts_with(name));
+    // Until each has a partition.
+    let mut round = 0;
+    let is_shared = async |name: &str| {
+        write(name).await;
+        until("it is handled", async || {
+            sinks.iter().flat_map(|sink| names(&sink.received())).filter(|n| n.starts_with(name)).count() >= 2
+        })
+        .await;
+        sinks.iter().all(|sink| has(sink, name))
+    };
+    while !is_shared(&format!("try{round}")).await {
+        round += 1;
+    }
+    pace.store(6_000, Ordering::Relaxed);
     let began = Instant::now();
-    let done = tokio::time::timeout(super::PATIENCE, sink.wait_for(8)).await.expect("all are handled");
+    assert!(is_shared("slow").await, "each has handled one");
     assert!(began.elapsed() >= Duration::from_secs(6), "{:?}", began.elapsed());
-    let two = Running::start(kafka, quick(), sink.clone());
-    until("all is committed", async || {
-        kafka.committed(&topic, &topic).await.unwrap().into_iter().flatten().sum::<i64>() == 8
-    })
-    .await;
-    one.stop().await;
-    two.stop().await;
-    let mut times: BTreeMap<String, usize> = BTreeMap::new();
-    done.iter().for_each(|message| *times.entry(message.id.to_string()).or_default() += 1);
-    assert_eq!((times.len(), sink.received().len()), (8, 8), "each once");
+    pace.store(0, Ordering::Relaxed);
+    assert!(is_shared("after").await, "each has its partition still");
+    for one in running {
+        one.stop().await;
+    }
+    let slow = sinks.iter().flat_map(|sink| names(&sink.received())).filter(|name| name.starts_with("slow"));
+    assert_eq!(slow.count(), 2, "each once");
+}
+
+/// A handler whose pace is set while it runs.
+struct Paced(Recorder, Arc<AtomicU64>);
+
+#[async_trait]
+impl Sink for Paced {
+    async fn deliver(&self, messages: &[Message]) -> Vec<Outcome> {
+        tokio::time::sleep(Duration::from_millis(self.1.load(Ordering::Relaxed))).await;
+        self.0.deliver(messages).await
+    }
 }
 
 /// Partitions whose messages wait, and of which no more is read, hold up no other.

@@ -1,9 +1,10 @@
 //! Order per key through retries, and several consumers.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use outbox::rabbitmq::{WorkQueue, WorkQueueConfig};
-use outbox::{Message, Outcome, Sink};
+use outbox::{Message, Outcome, Sink, Source, Verdict};
 
 use super::super::{EXCHANGE, Scene};
 use super::{Hands, Running, config, text};
@@ -91,4 +92,35 @@ async fn d10_several_consumers_share_a_queue() {
         assert!(!hands.calls().await.is_empty(), "all of them work");
     }
     assert_eq!(scene.count("work").await, 0);
+}
+
+/// The first may fail again after the second was claimed: then the second must stay back, as bars see to it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_follows_one_that_came_back_is_not_claimed_as_the_first_of_its_key() {
+    let Some(scene) = Scene::shared().await else { return };
+    let config = bound(&scene, &[100]).await;
+    let source = WorkQueue::new(&scene.url, config).unwrap();
+    send(&scene, &[named("a", 0), named("a", 1)]).await;
+    let claim = async |limit: usize| {
+        let asked = async {
+            loop {
+                let claim = source.claim(limit).await.unwrap();
+                if !claim.messages.is_empty() {
+                    return claim;
+                }
+                source.wait(Duration::from_millis(20)).await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(20), asked).await.expect("nothing came")
+    };
+    let retry = Verdict::Retry { after: Duration::ZERO, attempts: 1, cause: outbox::Cause::new("X", "x") };
+    let first = claim(1).await;
+    source.settle(&first, &[retry]).await.unwrap();
+    let second = claim(1).await;
+    assert!(second.is_held(0));
+    source.settle(&second, &[Verdict::Behind]).await.unwrap();
+    scene.until_count("work.retry.100ms", 0).await;
+    let (first, second) = (claim(1).await, claim(1).await);
+    assert_eq!((text(&first.messages[0]), text(&second.messages[0])), ("a000".to_owned(), "a001".to_owned()));
+    assert!(first.is_set_aside() && !second.is_set_aside());
 }

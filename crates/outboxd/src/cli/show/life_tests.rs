@@ -1,0 +1,112 @@
+use std::path::Path;
+
+use outbox::{Attempt, Cause, MessageId};
+
+use super::*;
+
+const CONFIG: &str = r#"
+[connections]
+shop = "sqlite:shop.db"
+rabbit = "amqp://localhost"
+far = "amqp://far.example.com"
+[sources.orders]
+on = "shop"
+[sinks.events]
+on = "rabbit"
+exchange = "shop.events"
+[sinks.away]
+on = "far"
+exchange = "shop.events"
+[sinks.lines]
+file = "out.jsonl"
+[pipes.relay]
+from = "orders"
+to = "events"
+[pipes.export]
+from = "orders"
+to = "away"
+[pipes.direct]
+from = "orders"
+to = "lines"
+[sources.work]
+on = "rabbit"
+queue = "work"
+[pipes.handle]
+from = "work"
+to = "lines"
+"#;
+
+fn state(life: &Life) -> &'static str {
+    let plan = Plan::parse(Path::new("outboxd.toml"), CONFIG, &|_| None).unwrap().plan;
+    life.state(&plan).as_str()
+}
+
+fn entry(pipe: &str, stand: Stand, attempts: u32) -> Entry {
+    Entry {
+        position: 1,
+        id: MessageId::from("1"),
+        kind: "a".to_owned(),
+        key: None,
+        occurred_at: Timestamp::UNIX_EPOCH,
+        cursor: Some(pipe.to_owned()),
+        stand,
+        attempts,
+        due: None,
+        cause: None,
+    }
+}
+
+fn written(entries: Vec<Entry>) -> Life {
+    let written = Written { source: "orders".to_owned(), publisher: None, entries };
+    Life { message: Some(Message::new("a", "x")), written: vec![written], ..Life::default() }
+}
+
+fn handled(failed: bool) -> Handled {
+    let attempt = Attempt { attempt: 1, cause: Cause::new("X", ""), dead: false };
+    Handled { consumer: "handle".to_owned(), at: None, failed: failed.then_some(attempt) }
+}
+
+#[test]
+fn e5_there_is_one_word_for_where_a_message_is() {
+    use Stand::{Behind, Dead, Done, Pending, Waiting};
+    for (stands, word) in [
+        (vec![], "pending"),
+        (vec![("relay", Pending, 0)], "pending"),
+        (vec![("relay", Behind, 0), ("export", Waiting, 0)], "pending"),
+        (vec![("relay", Done, 0), ("export", Pending, 0)], "in process"),
+        (vec![("relay", Done, 0), ("export", Waiting, 2)], "retrying"),
+        (vec![("relay", Done, 0), ("export", Dead, 2)], "in the error queue"),
+        (vec![("relay", Done, 0)], "in process"),
+        (vec![("export", Done, 0)], "sent"),
+        (vec![("direct", Done, 0)], "processed"),
+    ] {
+        let life =
+            written(stands.iter().map(|(pipe, stand, attempts)| entry(pipe, *stand, *attempts)).collect());
+        assert_eq!(state(&life), word, "{stands:?}");
+    }
+    assert_eq!(state(&Life::default()), "unknown");
+}
+
+#[test]
+fn e5_what_consumers_say_goes_beyond_what_the_relay_knows() {
+    let relayed = || written(vec![entry("relay", Stand::Done, 0)]);
+    assert_eq!(state(&Life { handled: vec![handled(true)], ..relayed() }), "in process");
+    assert_eq!(state(&Life { handled: vec![handled(true), handled(false)], ..relayed() }), "processed");
+    assert_eq!(state(&Life { handled: vec![handled(false)], ..Life::default() }), "processed");
+    let waiting = Waiting {
+        message: Message::new("a", "x"),
+        place: "work.retry.1m".to_owned(),
+        attempts: 1,
+        cause: None,
+        failed_at: None,
+        due: None,
+    };
+    let retrying = Life { retries: vec![waiting], handled: vec![handled(true)], ..relayed() };
+    assert_eq!(state(&retrying), "retrying");
+    let dead = crate::cli::dlq::Dead::letter(
+        "work",
+        outbox::letters::Letter::new(Message::new("a", "x"), outbox::broker::Died::default()),
+    );
+    let letters = vec![("queue 'work.dlq'".to_owned(), dead)];
+    assert_eq!(state(&Life { letters, handled: vec![handled(false)], ..relayed() }), "in the error queue");
+}

@@ -1,0 +1,33 @@
+//! `show`: the whole life of a message, over all pipes that the configuration names.
+
+mod gather;
+mod life;
+mod print;
+
+use self::gather::gather;
+use super::args::ShowArgs;
+use super::choose;
+use super::output::Output;
+use crate::plan::Plan;
+use crate::trouble::{Exit, Trouble};
+
+/// Shows a message; its payload only when asked, since it may hold what not everybody should see.
+pub async fn show(args: &ShowArgs, plan: &Plan, output: &mut Output) -> anyhow::Result<Exit> {
+    let sources = choose(plan, args.source.as_deref())?;
+    let (life, troubles) = gather(plan, &sources, &args.id.as_str().into()).await;
+    if !life.is_known() {
+        let first = troubles.into_iter().next();
+        return Err(first.unwrap_or_else(|| nowhere(&args.id)).into());
+    }
+    if output.is_json() {
+        output.json(&print::to_json(&args.id, &life, plan, args.payload))?;
+    } else {
+        print::print(&args.id, &life, plan, args.payload, output)?;
+    }
+    Ok(Exit::Ok)
+}
+
+fn nowhere(id: &str) -> Trouble {
+    let help = "check the id; what is old and done may have been removed";
+    Trouble::new(Exit::Failed, format!("there is no message '{id}'"), help)
+}

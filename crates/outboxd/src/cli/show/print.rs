@@ -1,0 +1,169 @@
+//! The life of a message for people and for scripts.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use jiff::Timestamp;
+use outbox::admin::Entry;
+use outbox::letters::Waiting;
+use outbox::{Cause, Handled, Message};
+use serde_json::{Value, json};
+
+use super::life::{Life, Written};
+use crate::cli::dlq::Dead;
+use crate::cli::list::to_json as entry_json;
+use crate::cli::output::{Output, printable};
+use crate::plan::Plan;
+
+/// For scripts.
+pub fn to_json(id: &str, life: &Life, plan: &Plan, with_payload: bool) -> Value {
+    let mut shown = json!({
+        "id": id,
+        "state": life.state(plan).as_str(),
+        "source": life.written.first().map(|written| &written.source),
+        "pipes": life.written.iter().flat_map(pipes_json).collect::<Vec<_>>(),
+        "handled": life.handled,
+        "retries": life.retries.iter().map(waiting_json).collect::<Vec<_>>(),
+        "letters": life.letters.iter().map(letter_json).collect::<Vec<_>>(),
+        "unseen": life.unseen,
+    });
+    if let Some(message) = &life.message {
+        shown["type"] = json!(message.kind);
+        shown["key"] = json!(message.key);
+        shown["occurred_at"] = json!(message.occurred_at);
+        shown["content_type"] = json!(message.content_type);
+        shown["headers"] = json!(message.headers);
+        shown["payload_bytes"] = json!(message.payload.len());
+        if with_payload {
+            match std::str::from_utf8(&message.payload) {
+                Ok(text) => shown["payload"] = json!(text),
+                Err(_) => shown["payload_base64"] = json!(STANDARD.encode(&message.payload)),
+            }
+        }
+    }
+    shown
+}
+
+fn pipes_json(written: &Written) -> impl Iterator<Item = Value> {
+    written.entries.iter().map(|entry| pipe_json(&written.source, entry))
+}
+
+fn pipe_json(source: &str, entry: &Entry) -> Value {
+    let Value::Object(mut fields) = entry_json(source, entry) else { return Value::Null };
+    let kept = ["source", "pipe", "state", "attempts", "due", "cause", "position"];
+    fields.retain(|name, _| kept.contains(&name.as_str()));
+    Value::Object(fields)
+}
+
+fn waiting_json(waiting: &Waiting) -> Value {
+    json!({
+        "place": waiting.place,
+        "attempts": waiting.attempts,
+        "cause": waiting.cause,
+        "failed_at": waiting.failed_at,
+        "due": waiting.due,
+    })
+}
+
+fn letter_json((place, dead): &(String, Dead)) -> Value {
+    let Value::Object(mut fields) = dead.to_json() else { return Value::Null };
+    let kept = ["source", "origin", "attempts", "cause", "first_failed_at", "failed_at"];
+    fields.retain(|name, _| kept.contains(&name.as_str()));
+    fields.insert("place".to_owned(), json!(place));
+    Value::Object(fields)
+}
+
+/// For people.
+pub fn print(
+    id: &str,
+    life: &Life,
+    plan: &Plan,
+    with_payload: bool,
+    output: &mut Output,
+) -> anyhow::Result<()> {
+    let mut field = |name: &str, value: &str| output.line(format_args!("{name:<14}{}", printable(value)));
+    field("state", life.state(plan).as_str())?;
+    field("id", id)?;
+    if let Some(message) = &life.message {
+        about(message, with_payload, &mut field)?;
+    }
+    for written in &life.written {
+        stands(written, life.occurred_at(), &mut field)?;
+    }
+    for handled in &life.handled {
+        field("consumer", &handled_line(handled))?;
+    }
+    for waiting in &life.retries {
+        field("retry", &waiting_line(waiting))?;
+    }
+    for (place, dead) in &life.letters {
+        field("dead letter", &letter_line(place, dead))?;
+    }
+    for unseen in &life.unseen {
+        field("not looked at", unseen)?;
+    }
+    if let Some(message) = life.message.as_ref().filter(|_| with_payload) {
+        output.line("")?;
+        output.payload(&message.payload)?;
+        output.line("")?;
+    }
+    Ok(())
+}
+
+type Field<'f> = &'f mut dyn FnMut(&str, &str) -> std::io::Result<()>;
+
+fn about(message: &Message, with_payload: bool, field: Field<'_>) -> std::io::Result<()> {
+    field("type", &message.kind)?;
+    field("key", message.key.as_deref().unwrap_or("-"))?;
+    field("occurred", &message.occurred_at.to_string())?;
+    field("content type", &message.content_type)?;
+    for (name, value) in &message.headers {
+        field("header", &format!("{name}: {value}"))?;
+    }
+    let hint = if with_payload { "below" } else { "shown with --payload" };
+    field("payload", &format!("{} bytes, {hint}", message.payload.len()))
+}
+
+fn stands(written: &Written, at: Option<Timestamp>, field: Field<'_>) -> std::io::Result<()> {
+    let at = at.map(|at| format!(", {at:.0}")).unwrap_or_default();
+    let kept = written.publisher.as_ref().map(|name| format!(", kept by publisher '{name}'"));
+    field("source", &format!("{}{at}{}", written.source, kept.unwrap_or_default()))?;
+    for entry in &written.entries {
+        let pipe = entry.cursor.as_deref().unwrap_or("-");
+        let due = entry.due.map(|due| format!(", due {due:.0}")).unwrap_or_default();
+        let line = format!("{pipe}: {}, {}{due}", entry.stand.as_str(), attempts(entry.attempts));
+        field("pipe", &format!("{line}{}", why(entry.cause.as_ref())))?;
+    }
+    Ok(())
+}
+
+fn handled_line(handled: &Handled) -> String {
+    let at = handled.at.map(|at| format!(" {at:.0}")).unwrap_or_default();
+    let consumer = &handled.consumer;
+    match &handled.failed {
+        None => format!("{consumer}: handled{at}"),
+        Some(failed) => {
+            let dead = if failed.dead { " for good" } else { "" };
+            format!("{consumer}: attempt {} failed{dead}{at}{}", failed.attempt, why(Some(&failed.cause)))
+        }
+    }
+}
+
+fn waiting_line(waiting: &Waiting) -> String {
+    let due = waiting.due.map(|due| format!(" until {due:.0}")).unwrap_or_default();
+    let (place, tried) = (&waiting.place, attempts(waiting.attempts));
+    format!("waits in '{place}'{due}, {tried}{}", why(waiting.cause.as_ref()))
+}
+
+fn letter_line(place: &str, dead: &Dead) -> String {
+    let at = dead.failed_at.map(|at| format!(" since {at:.0}")).unwrap_or_default();
+    let (origin, tried) = (&dead.origin, attempts(dead.attempts));
+    format!("in {place}{at}, from '{origin}', {tried}{}", why(dead.cause.as_ref()))
+}
+
+fn attempts(count: u32) -> String {
+    format!("{count} attempt{}", if count == 1 { "" } else { "s" })
+}
+
+fn why(cause: Option<&Cause>) -> String {
+    cause.map(|cause| format!(", {cause}")).unwrap_or_default()
+}
