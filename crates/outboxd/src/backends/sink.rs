@@ -13,7 +13,7 @@ use outbox::meter::Meters;
 use outbox::rabbitmq::Exchange;
 use outbox::smtp::Mailer;
 use outbox::sql::Statements;
-use outbox::{Cause, Error, ErrorKind, Message, Outcome, Result, Sink, code};
+use outbox::{Cause, ErrorKind, Message, Outcome, Result, Sink, code};
 use tokio::sync::OnceCell;
 use tokio_util::sync::CancellationToken;
 
@@ -151,7 +151,7 @@ fn topic(connection: &Connection, options: &TopicOptions) -> Result<Arc<dyn Sink
 #[cfg(not(feature = "kafka"))]
 fn topic(_: &Connection, options: &TopicOptions) -> Result<Arc<dyn Sink>> {
     topic_config(options)?.check()?;
-    Err(Error::new(ErrorKind::Config, super::WITHOUT_KAFKA))
+    Err(outbox::Error::new(ErrorKind::Config, super::WITHOUT_KAFKA))
 }
 
 /// Standard output, which tells when its reader has gone (`| head`).
