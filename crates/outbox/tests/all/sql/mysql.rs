@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use outbox::sql::{Kind, Statements};
-use outbox::{Message, Outcome, Sink};
+use outbox::{Message, Outcome, Sink, code};
 use serde_json::json;
 use sqlx::AssertSqlSafe;
 
@@ -64,4 +64,21 @@ async fn a_deadlock_is_met_again_at_no_charge() {
     assert_eq!(delivering.await.unwrap(), [Outcome::Delivered]);
     let left = "select group_concat(left_over order by sku) from stock";
     assert_eq!(Shop::text(&fresh, left).await, "1099,4");
+}
+
+#[tokio::test]
+async fn k4_a_lock_that_takes_too_long_is_rejected_alone() {
+    let Some(fresh) = <Fresh as Shop>::new().await else { return };
+    fresh.run("insert into stock values ('b', 5)").await;
+    let sink = super::sink(&fresh, &["set session innodb_lock_wait_timeout = 1", super::STOCK]);
+    let mut other = fresh.pool.begin().await.unwrap();
+    sqlx::raw_sql("update stock set left_over = 7 where sku = 'a'").execute(&mut *other).await.unwrap();
+    let take = |sku| Message::json("taken", &json!({ "sku": sku, "qty": 1 })).unwrap();
+    let outcomes = sink.deliver(&[take("b"), take("a"), take("b")]).await;
+    assert_eq!((&outcomes[0], &outcomes[2]), (&Outcome::Delivered, &Outcome::Delivered), "{outcomes:?}");
+    let rejection = super::rejection(&outcomes[1]);
+    assert!(!rejection.permanent && rejection.cause.code == code::REFUSED, "{rejection:?}");
+    other.rollback().await.unwrap();
+    let left = "select group_concat(left_over order by sku) from stock";
+    assert_eq!(Shop::text(&fresh, left).await, "1000,3");
 }

@@ -191,3 +191,19 @@ async fn a_statement_that_the_server_cannot_read_is_told_and_charges_nobody() {
     assert_eq!(sink.deliver(&[order(1)]).await, [Outcome::Delivered]);
     assert!(log.outbox.inbox().sql("c", Statements::parse(Kind::Sqlite, &["select 1"]).unwrap()).is_err());
 }
+
+#[tokio::test]
+async fn k4_a_statement_that_takes_too_long_is_rejected_alone() {
+    let Some(log) = <Log as Shop>::new().await else { return };
+    let patience = "alter database NAME set statement_timeout = '2s'".replace("NAME", log.database.name());
+    Shop::run(&log, &patience).await;
+    let outbox = outbox::postgres::Outbox::connect(log.database.url()).await.unwrap();
+    let texts = ["select pg_sleep(:payload.qty::int)", super::ORDER];
+    let sink = outbox.inbox().sql("c", Statements::parse(Kind::Postgres, &texts).unwrap()).unwrap();
+    let outcomes = sink.deliver(&[order(0), order(30), order(0)]).await;
+    assert_eq!((&outcomes[0], &outcomes[2]), (&Outcome::Delivered, &Outcome::Delivered), "{outcomes:?}");
+    let rejection = rejection(&outcomes[1]);
+    assert!(!rejection.permanent && rejection.cause.code == code::REFUSED, "{rejection:?}");
+    assert!(rejection.cause.detail.contains("statement timeout"), "{rejection:?}");
+    assert_eq!(Shop::text(&log, "select count(*) from orders").await, "2");
+}
