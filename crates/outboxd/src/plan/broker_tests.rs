@@ -55,7 +55,7 @@ fn a_queue_has_its_keys_and_their_defaults() {
     };
     assert_eq!((options.kind, options.topology), (QueueKind::Quorum, Topology::Check));
     assert_eq!(options.retry, [60, 300].map(Duration::from_secs));
-    assert_eq!((options.prefetch, options.single_active), (50, true));
+    assert_eq!((options.prefetch, options.single_active), (Some(50), true));
     assert_eq!(options.arguments["x-max-length"], Argument::Integer(10));
     assert_eq!(options.arguments["x-overflow"], Argument::Text("reject-publish".to_owned()));
     assert_eq!(options.arguments["x-y"], Argument::Flag(true));
