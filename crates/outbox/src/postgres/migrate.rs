@@ -42,31 +42,19 @@ impl Outbox {
     pub async fn migrate(&self) -> Result<Vec<String>> {
         let failed = |error| classify(error, "migrating the outbox");
         let mut tx = self.pool.begin().await.map_err(failed)?;
-        // A role that finds everything done needs no right to make a schema.
-        let there = sqlx::query("select to_regclass('outbox.migrations') is not null").persistent(false);
-        if !there.fetch_one(&mut *tx).await.map_err(failed)?.get::<bool, _>(0) {
-            sqlx::raw_sql(REMEMBER).execute(&mut *tx).await.map_err(failed)?;
-        }
-        // Two that migrate at once take turns.
-        let lock = "lock table outbox.migrations in share row exclusive mode";
-        sqlx::raw_sql(lock).execute(&mut *tx).await.map_err(failed)?;
-        let rows = sqlx::query("select version from outbox.migrations").persistent(false);
-        let rows = rows.fetch_all(&mut *tx).await.map_err(failed)?;
-        let taken: Vec<i32> = rows.iter().map(|row| row.get("version")).collect();
-        let mut done = Vec::new();
-        for step in migrations() {
-            let version = i32::try_from(step.version).unwrap_or(i32::MAX);
-            if taken.contains(&version) {
-                continue;
-            }
-            sqlx::raw_sql(step.sql).execute(&mut *tx).await.map_err(failed)?;
-            let remember = sqlx::query("insert into outbox.migrations (version, name) values ($1, $2)");
-            let remember = remember.bind(version).bind(step.name).persistent(false);
-            remember.execute(&mut *tx).await.map_err(failed)?;
-            done.push(format!("{:03} {}", step.version, step.name));
-        }
+        let mut done = take_steps(&mut tx).await.map_err(failed)?;
         done.extend(self.put_limits(&mut tx).await.map_err(failed)?);
         done.extend(self.put_trigger(&mut tx).await.map_err(failed)?);
+        tx.commit().await.map_err(failed)?;
+        Ok(done)
+    }
+
+    /// Takes the steps that are missing, and leaves the limits and the trigger of the log as they are: for a database
+    /// that is used for its inbox, and whose log may be somebody else's.
+    pub async fn migrate_tables(&self) -> Result<Vec<String>> {
+        let failed = |error| classify(error, "migrating the tables");
+        let mut tx = self.pool.begin().await.map_err(failed)?;
+        let done = take_steps(&mut tx).await.map_err(failed)?;
         tx.commit().await.map_err(failed)?;
         Ok(done)
     }
@@ -111,6 +99,33 @@ impl Outbox {
         sqlx::raw_sql(sql).execute(tx).await?;
         Ok(Some(done.to_owned()))
     }
+}
+
+async fn take_steps(tx: &mut PgConnection) -> sqlx::Result<Vec<String>> {
+    // A role that finds everything done needs no right to make a schema.
+    let there = sqlx::query("select to_regclass('outbox.migrations') is not null").persistent(false);
+    if !there.fetch_one(&mut *tx).await?.get::<bool, _>(0) {
+        sqlx::raw_sql(REMEMBER).execute(&mut *tx).await?;
+    }
+    // Two that migrate at once take turns.
+    let lock = "lock table outbox.migrations in share row exclusive mode";
+    sqlx::raw_sql(lock).execute(&mut *tx).await?;
+    let rows = sqlx::query("select version from outbox.migrations").persistent(false);
+    let rows = rows.fetch_all(&mut *tx).await?;
+    let taken: Vec<i32> = rows.iter().map(|row| row.get("version")).collect();
+    let mut done = Vec::new();
+    for step in migrations() {
+        let version = i32::try_from(step.version).unwrap_or(i32::MAX);
+        if taken.contains(&version) {
+            continue;
+        }
+        sqlx::raw_sql(step.sql).execute(&mut *tx).await?;
+        let remember = sqlx::query("insert into outbox.migrations (version, name) values ($1, $2)");
+        let remember = remember.bind(version).bind(step.name).persistent(false);
+        remember.execute(&mut *tx).await?;
+        done.push(format!("{:03} {}", step.version, step.name));
+    }
+    Ok(done)
 }
 
 /// All steps as one script for people who run their own migrations; afterwards `migrate` finds nothing to do.

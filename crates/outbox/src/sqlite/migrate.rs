@@ -41,6 +41,20 @@ pub fn script() -> String {
 
 pub(super) async fn migrate(pool: &SqlitePool, limits: &Limits) -> Result<Vec<String>> {
     let from = error::from(pool);
+    let mut done = take_steps(pool).await?;
+    let mut tx = pool.begin_with("BEGIN IMMEDIATE").await.map_err(&from)?;
+    let changed = sql::put_limit_trigger(&mut tx, limits).await.map_err(&from)?;
+    tx.commit().await.map_err(&from)?;
+    if changed {
+        let Limits { payload, headers, header_bytes } = limits;
+        done.push(format!("limits: payload {payload} bytes, {headers} headers of {header_bytes} bytes"));
+    }
+    Ok(done)
+}
+
+/// The steps alone: the limits stay as they are, or as the first step has them.
+pub(super) async fn take_steps(pool: &SqlitePool) -> Result<Vec<String>> {
+    let from = error::from(pool);
     let encoding: String = sqlx::query_scalar("PRAGMA encoding").fetch_one(pool).await.map_err(&from)?;
     if encoding != "UTF-8" {
         let why = format!(
@@ -53,13 +67,6 @@ pub(super) async fn migrate(pool: &SqlitePool, limits: &Limits) -> Result<Vec<St
         if apply(pool, migration).await.map_err(&from)? {
             done.push(format!("{:03} {}", migration.version, migration.name));
         }
-    }
-    let mut tx = pool.begin_with("BEGIN IMMEDIATE").await.map_err(&from)?;
-    let changed = sql::put_limit_trigger(&mut tx, limits).await.map_err(&from)?;
-    tx.commit().await.map_err(&from)?;
-    if changed {
-        let Limits { payload, headers, header_bytes } = limits;
-        done.push(format!("limits: payload {payload} bytes, {headers} headers of {header_bytes} bytes"));
     }
     Ok(done)
 }

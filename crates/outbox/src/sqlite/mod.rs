@@ -105,6 +105,12 @@ impl Outbox {
         migrate::migrate(&self.pool, &self.limits).await.map_err(|error| error.while_doing("migrating"))
     }
 
+    /// Brings the tables to this version, and leaves the limits as they are: for a database that is used for its
+    /// inbox, and whose log may be somebody else's.
+    pub async fn migrate_tables(&self) -> Result<Vec<String>> {
+        migrate::take_steps(&self.pool).await.map_err(|error| error.while_doing("migrating"))
+    }
+
     /// Writes a message in the transaction that `conn` is in: it is sent if and only if that commits.
     pub async fn enqueue(&self, conn: &mut SqliteConnection, message: Message) -> Result<MessageId> {
         self.enqueue_all(conn, std::slice::from_ref(&message)).await?;

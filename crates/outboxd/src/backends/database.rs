@@ -50,11 +50,12 @@ impl Database {
         }
     }
 
-    /// Brings our tables in it to this version; tells which steps were taken.
+    /// Brings our tables in it to this version; tells which steps were taken. A log in it keeps its limits, which
+    /// another configuration may have set.
     pub async fn migrate(&self) -> Result<Vec<String>> {
         match self {
-            Self::Postgres(pool) => postgres::Outbox::new(pool.clone()).migrate().await,
-            Self::Sqlite(pool) => sqlite::Outbox::new(pool.clone()).migrate().await,
+            Self::Postgres(pool) => postgres::Outbox::new(pool.clone()).migrate_tables().await,
+            Self::Sqlite(pool) => sqlite::Outbox::new(pool.clone()).migrate_tables().await,
             Self::MySql(pool) => mysql::migrate(pool).await,
         }
     }

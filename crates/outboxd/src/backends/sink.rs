@@ -151,7 +151,7 @@ fn topic(connection: &Connection, options: &TopicOptions) -> Result<Arc<dyn Sink
 #[cfg(not(feature = "kafka"))]
 fn topic(_: &Connection, options: &TopicOptions) -> Result<Arc<dyn Sink>> {
     topic_config(options)?.check()?;
-    Err(outbox::Error::new(outbox::ErrorKind::Config, super::WITHOUT_KAFKA))
+    Err(outbox::Error::new(ErrorKind::Config, super::WITHOUT_KAFKA))
 }
 
 /// Standard output, which tells when its reader has gone (`| head`).

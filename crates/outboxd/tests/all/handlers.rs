@@ -261,6 +261,21 @@ async fn d1_statements_take_effect_once_however_often_a_message_comes() {
 }
 
 #[test]
+fn a_database_that_is_only_an_inbox_keeps_the_limits_of_the_log_in_it() {
+    let program = Program::with(
+        "[connections]\nshop = \"sqlite:shop.db\"\n[sources.orders]\non = \"shop\"\nmax_payload = \"2MiB\"\n",
+    );
+    program.ok(&["migrate"]);
+    program.write(
+        "consumer.toml",
+        "[connections]\nshop = \"sqlite:shop.db\"\nrabbit = \"amqp://localhost\"\n[sources.work]\non = \"rabbit\"\n\
+         queue = \"q\"\n[sinks.hook]\nhttp = \"https://x.example/\"\ninbox = \"shop\"\n",
+    );
+    assert_eq!(program.ok(&["migrate", "--config", "consumer.toml"]), "shop: up to date\n");
+    assert_eq!(program.ok(&["migrate"]), "orders: up to date\n", "the limits are as they were");
+}
+
+#[test]
 fn d2_a_window_that_is_too_short_is_told_and_can_be_used() {
     let config = hook("https://x.example/", "inbox = \"handled\"\ninbox_window = \"1h\"", "");
     let program = Program::migrated(&config);

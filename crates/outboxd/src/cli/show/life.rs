@@ -92,14 +92,20 @@ impl Life {
         if !self.retries.is_empty() || entries().any(is_tried) {
             return State::Retrying;
         }
-        if self.errors.iter().any(|(_, record)| record.resolution != Resolution::Returned) {
+        let is_handled = self.handled.iter().any(|one| one.failed.is_none());
+        let is_error = |record: &ErrorRecord| match record.resolution {
+            Resolution::Open => true,
+            // A table that has but a flag calls what was sent back resolved, too; then its handling tells.
+            Resolution::Resolved => !is_handled,
+            Resolution::Returned => false,
+        };
+        if self.errors.iter().any(|(_, record)| is_error(record)) {
             return State::ProcessedAsError;
         }
         let is_done = |entry: &Entry| entry.stand == Stand::Done;
         let done: Vec<&Entry> = entries().filter(|entry| is_done(entry)).collect();
-        let is_handled = self.handled.iter().any(|one| one.failed.is_none());
         if !self.errors.is_empty() {
-            // It was sent back.
+            // It was sent back, or handled after all.
             return if is_handled { State::Processed } else { State::InProcess };
         }
         if entries().any(|entry| !is_done(entry)) {

@@ -112,18 +112,18 @@ fn e5_what_consumers_say_goes_beyond_what_the_relay_knows() {
 }
 
 #[test]
-fn e5_what_is_in_an_error_table_is_processed_as_error_until_it_is_sent_back() {
-    let record = |resolution: Resolution| {
+fn e5_an_error_counts_until_it_was_sent_back_or_resolved_and_handled() {
+    let with = |resolution, handled: Vec<Handled>| {
         let mut record = ErrorRecord::of(&Message::new("a", "x"), Timestamp::UNIX_EPOCH);
         record.resolution = resolution;
-        vec![("errors".to_owned(), record)]
+        let life = written(vec![entry("relay", Stand::Done, 0)]);
+        state(&Life { errors: vec![("errors".to_owned(), record)], handled, ..life })
     };
-    let relayed = || written(vec![entry("relay", Stand::Done, 0)]);
-    for resolution in [Resolution::Open, Resolution::Resolved] {
-        let life = Life { errors: record(resolution), handled: vec![handled(true)], ..relayed() };
-        assert_eq!(state(&life), "processed as error");
-    }
-    let returned = || Life { errors: record(Resolution::Returned), ..relayed() };
-    assert_eq!(state(&returned()), "in process");
-    assert_eq!(state(&Life { handled: vec![handled(false)], ..returned() }), "processed");
+    let (failed, done) = (|| vec![handled(true)], || vec![handled(true), handled(false)]);
+    assert_eq!(with(Resolution::Open, failed()), "processed as error");
+    assert_eq!(with(Resolution::Open, done()), "processed as error", "another consumer has handled it");
+    assert_eq!(with(Resolution::Returned, failed()), "in process");
+    assert_eq!(with(Resolution::Returned, done()), "processed");
+    assert_eq!(with(Resolution::Resolved, failed()), "processed as error", "for good");
+    assert_eq!(with(Resolution::Resolved, done()), "processed", "a flag does not tell that it was sent back");
 }

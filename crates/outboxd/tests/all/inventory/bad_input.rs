@@ -4,11 +4,14 @@ use lapin::BasicProperties;
 use lapin::types::{AMQPValue, FieldTable};
 use uuid::Uuid;
 
-use super::{ERROR_QUEUE, Scene, product, stop};
+use super::{ERROR_QUEUE, QUEUE, Scene, product, stop};
 use crate::broker::{Sender, headers};
 
 const EXCHANGE: &str = "inventory_exchange";
 const KEY: &str = "product.created";
+
+/// Where the error consumer puts what it cannot write down.
+const OWN_ERRORS: &str = "product-created-queue_error.dlq";
 
 /// What a message is like, the code of its cause, and words of the cause.
 struct Bad {
@@ -113,17 +116,27 @@ async fn what_nobody_can_handle_is_set_aside_with_its_cause_and_the_queue_goes_o
 async fn whatever_is_set_aside_is_written_down() {
     let Some(scene) = Scene::shared(&[]).await else { return };
     let running = scene.run(&["consume", "write_errors"]);
-    scene.until_queue(super::QUEUE, 0).await;
+    scene.until_queue(QUEUE, 0).await;
     let sender = Sender::open(scene.vhost.url()).await;
-    let bad: Vec<Bad> = list().into_iter().filter(|bad| !bad.code.is_empty()).collect();
-    for Bad { properties, body, .. } in &bad {
-        sender.publish(EXCHANGE, KEY, properties.clone(), body).await;
+    for bad in list().into_iter().filter(|bad| !bad.code.is_empty()) {
+        sender.publish(EXCHANGE, KEY, bad.properties, &bad.body).await;
     }
-    scene.until_errors(bad.len() as i64).await;
+    scene.until_errors(6).await;
+    // The error consumer cannot read that header either, and sets the message aside in its turn.
+    scene.until_queue(OWN_ERRORS, 1).await;
     stop(running);
-    for queue in [super::QUEUE, ERROR_QUEUE, "product-created-queue_error.dlq"] {
+    let codes: Vec<String> =
+        sqlx::query_scalar(r#"select "ErrorCode" from "ErrorLogs" where "QueueName" = $1 order by 1"#)
+            .bind(QUEUE)
+            .fetch_all(&scene.notification)
+            .await
+            .unwrap();
+    assert_eq!(codes, ["NO_ID", "TOO_LARGE", "UNFIT", "UNFIT", "UNFIT", "UNFIT"]);
+    let large = r#"select count(*) from "ErrorLogs" where length("Payload") = 20 * 1024 * 1024"#;
+    assert_eq!(scene.number(large).await, 1, "as it came");
+    let dead = scene.queue(OWN_ERRORS).await.get().await.unwrap();
+    assert_eq!(dead.headers["x-error-code"], "BAD_HEADER");
+    for queue in [QUEUE, ERROR_QUEUE] {
         scene.until_queue(queue, 0).await;
     }
-    let unfit = r#"select count(*) from "ErrorLogs" where "ErrorCode" = 'UNFIT' and "RetryCount" = 1"#;
-    assert_eq!(scene.number(unfit).await, 4);
 }

@@ -3,6 +3,7 @@
 mod bad_input;
 mod consumer;
 mod publisher;
+mod whole_way;
 
 use std::time::{Duration, Instant};
 
