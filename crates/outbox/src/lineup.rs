@@ -59,6 +59,16 @@ struct Bar {
     /// Once `by` is settled: the newest claim that was begun before the source knew. Those after it are flagged
     /// by the source itself.
     until: Option<u64>,
+    /// It was released, so that the source does not set it aside: the later ones are released as well, or they would
+    /// be set aside before it.
+    released: bool,
+}
+
+/// A claim that put up bars and is settled, and the newest claim that they hold for.
+#[derive(Debug, Clone, Copy)]
+struct Settled {
+    by: u64,
+    until: u64,
 }
 
 impl KeyLine {
@@ -70,8 +80,8 @@ impl KeyLine {
         self.bar.is_some_and(|bar| bar.until.is_none_or(|until| claim <= until))
     }
 
-    fn put_bar(&mut self, by: u64) {
-        self.bar = Some(Bar { by, until: None });
+    fn put_bar(&mut self, by: u64, released: bool) {
+        self.bar = Some(Bar { by, until: None, released });
     }
 }
 
@@ -83,7 +93,7 @@ pub(crate) struct Lineup {
     ready: Ready,
     keys: HashMap<String, KeyLine>,
     /// Bars of settled claims, with their keys, until they concern nobody any more.
-    lifting: VecDeque<(Bar, Vec<String>)>,
+    lifting: VecDeque<(Settled, Vec<String>)>,
 }
 
 impl Lineup {
@@ -129,8 +139,9 @@ impl Lineup {
         }
         let Some(line) = self.keys.get_mut(key) else { return };
         if held || (!first && line.is_barred(ticket.claim)) {
-            line.put_bar(ticket.claim);
-            self.write(ticket, Verdict::Behind);
+            let released = !held && line.bar.is_some_and(|bar| bar.released);
+            line.put_bar(ticket.claim, released);
+            self.write(ticket, if released { Verdict::Released } else { Verdict::Behind });
         } else if line.out || !line.waiting.is_empty() {
             line.waiting.push_back(ticket);
         } else {
@@ -176,7 +187,7 @@ impl Lineup {
             return;
         }
         let followers = std::mem::take(&mut line.waiting);
-        line.put_bar(followers.back().map_or(ticket.claim, |last| last.claim));
+        line.put_bar(followers.back().map_or(ticket.claim, |last| last.claim), released);
         for follower in followers {
             self.write(follower, if released { Verdict::Released } else { Verdict::Behind });
         }
@@ -205,25 +216,23 @@ impl Lineup {
     /// Claims up to `newest` may have been read before the source knew which keys this one set aside, so the
     /// bars that it put up hold for those.
     pub(crate) fn settled(&mut self, number: u64, newest: u64, claiming: bool) {
-        let bar = Bar { by: number, until: Some(newest) };
         let mut barred = Vec::new();
         for (key, line) in &mut self.keys {
-            if line.bar.is_some_and(|bar| bar.by == number) {
-                line.bar = Some(bar);
+            if let Some(bar) = line.bar.as_mut().filter(|bar| bar.by == number) {
+                bar.until = Some(newest);
                 barred.push(key.clone());
             }
         }
         if !barred.is_empty() {
-            self.lifting.push_back((bar, barred));
+            self.lifting.push_back((Settled { by: number, until: newest }, barred));
         }
         let oldest = self.open.front().map(|open| open.number).or(claiming.then_some(newest));
-        let concerns_nobody =
-            |bar: &Bar| oldest.is_none_or(|oldest| bar.until.is_some_and(|until| until < oldest));
-        while self.lifting.front().is_some_and(|(bar, _)| concerns_nobody(bar)) {
-            let Some((bar, keys)) = self.lifting.pop_front() else { return };
+        let concerns_nobody = |settled: &Settled| oldest.is_none_or(|oldest| settled.until < oldest);
+        while self.lifting.front().is_some_and(|(settled, _)| concerns_nobody(settled)) {
+            let Some((Settled { by, until }, keys)) = self.lifting.pop_front() else { return };
             for key in keys {
                 let Some(line) = self.keys.get_mut(&key) else { continue };
-                if line.bar == Some(bar) {
+                if line.bar.is_some_and(|bar| bar.by == by && bar.until == Some(until)) {
                     line.bar = None;
                 }
                 if line.is_idle() {

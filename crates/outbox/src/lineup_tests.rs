@@ -149,3 +149,31 @@ fn tickets_from_before_a_clear_do_nothing() {
     lineup.decide(batch.tickets[0], Some("a"), Verdict::Done);
     assert!(lineup.take_decided().is_none());
 }
+
+#[test]
+fn what_comes_after_one_that_was_released_is_released_too_and_not_set_aside_before_it() {
+    let mut lineup = Lineup::new(Order::Key, Group::None);
+    lineup.admit(1, claim(&["a"]));
+    let batch = lineup.next_batch(10).unwrap();
+    lineup.decide(batch.tickets[0], Some("a"), Verdict::Released);
+    lineup.admit(2, claim(&["a", "b"]));
+    assert_eq!(lineup.take_decided().unwrap().verdicts, [Verdict::Released]);
+    lineup.settled(1, 2, false);
+    let batch = lineup.next_batch(10).unwrap();
+    assert_eq!(keys(&batch), ["b"]);
+    decide_all(&mut lineup, &batch, &Verdict::Done);
+    assert_eq!(lineup.take_decided().unwrap().verdicts, [Verdict::Released, Verdict::Done]);
+    lineup.settled(2, 2, false);
+    assert!(lineup.keys.is_empty());
+}
+
+#[test]
+fn a_message_with_a_defect_is_dead_and_its_key_goes_on() {
+    let mut lineup = Lineup::new(Order::Key, Group::None);
+    lineup.admit(1, claim(&["a", "a"]).with_defects(vec![(0, Cause::new(code::NO_ID, "none"))]));
+    let batch = lineup.next_batch(10).unwrap();
+    decide_all(&mut lineup, &batch, &Verdict::Done);
+    let verdicts = lineup.take_decided().unwrap().verdicts;
+    assert!(matches!(&verdicts[0], Verdict::Dead { holds: false, cause, .. } if cause.code == code::NO_ID));
+    assert_eq!(verdicts[1], Verdict::Done);
+}

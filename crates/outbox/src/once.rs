@@ -2,9 +2,9 @@
 
 mod busy;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -18,6 +18,10 @@ use busy::Busy;
 /// How long the database may take for one answer, unless told otherwise.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
+/// So many ids are remembered at most that were delivered and could not be recorded. The pipe stops at the first, so there
+/// are as many as were in flight.
+const MOST_OWED: usize = 100_000;
+
 /// A sink that passes on only what its consumer has not had yet: for an endpoint, an e-mail, a figure.
 ///
 /// An effect outside of the database cannot be in one transaction with the inbox. So the ids are asked for first, what
@@ -28,7 +32,7 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 /// | the id is known | delivered, without a call of the sink |
 /// | the database cannot be asked | unavailable, and nothing is delivered |
 /// | the sink delivers it, and the id is recorded | delivered |
-/// | the sink delivers it, and the id cannot be recorded | unavailable: it will be delivered again |
+/// | the sink delivers it, and the id cannot be recorded | unavailable: it comes again, and is recorded without a call |
 /// | the sink rejects it, or is unavailable | as the sink says, and the id is not recorded |
 ///
 /// What it promises: a message that was called delivered is not delivered again while the inbox knows it. A message is
@@ -45,12 +49,21 @@ pub struct Once<I, S> {
     sink: S,
     timeout: Duration,
     busy: Busy,
+    /// Delivered, and not recorded yet: they are not delivered again, however long the inbox takes nothing.
+    owed: Mutex<HashSet<MessageId>>,
 }
 
 impl<I: Inbox, S: Sink> Once<I, S> {
     /// Delivers as `consumer`, whose ids are kept apart from those of other consumers.
     pub fn new(inbox: Arc<I>, consumer: impl Into<String>, sink: S) -> Self {
-        Self { inbox, consumer: consumer.into(), sink, timeout: TIMEOUT, busy: Busy::default() }
+        Self {
+            inbox,
+            consumer: consumer.into(),
+            sink,
+            timeout: TIMEOUT,
+            busy: Busy::default(),
+            owed: Mutex::default(),
+        }
     }
 
     /// Sets how long the database may take for one answer (10 s). The time of the sink is its own.
@@ -124,6 +137,10 @@ impl<I: Inbox, S: Sink> Once<I, S> {
         }
     }
 
+    fn owed(&self) -> MutexGuard<'_, HashSet<MessageId>> {
+        self.owed.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Delivers messages whose ids are distinct.
     async fn deliver_distinct(&self, messages: &[&Message]) -> Vec<Outcome> {
         let ids: Vec<_> = messages.iter().map(|message| &message.id).collect();
@@ -133,10 +150,16 @@ impl<I: Inbox, S: Sink> Once<I, S> {
             Err(error) => return unavailable(&error, messages.len()),
         };
         let (mut outcomes, mut new, mut parcel) = (Vec::new(), Vec::new(), Vec::new());
+        let mut owed = Vec::new();
         for (at, (message, is_known)) in messages.iter().zip(known).enumerate() {
             if is_known {
                 tracing::debug!(id = %message.id, consumer = self.consumer, "known already, not delivered again");
                 outcomes.push(Outcome::Delivered);
+                continue;
+            }
+            if self.owed().contains(&message.id) {
+                outcomes.push(Outcome::Delivered);
+                owed.push(at);
                 continue;
             }
             // Until the sink says otherwise: it may not say anything of some, against its contract.
@@ -144,19 +167,26 @@ impl<I: Inbox, S: Sink> Once<I, S> {
             new.push(at);
             parcel.push((*message).clone());
         }
-        if parcel.is_empty() {
-            return outcomes;
-        }
-        for (at, outcome) in new.iter().zip(self.sink.deliver(&parcel).await) {
-            outcomes[*at] = outcome;
+        if !parcel.is_empty() {
+            for (at, outcome) in new.iter().zip(self.sink.deliver(&parcel).await) {
+                outcomes[*at] = outcome;
+            }
         }
         self.note(messages, &outcomes).await;
         new.retain(|at| outcomes[*at] == Outcome::Delivered);
+        new.extend(owed);
         let delivered: Vec<_> = new.iter().map(|at| ids[*at]).collect();
-        if let Err(error) = self.record_all(&delivered).await {
-            let why = format!("delivered, but not noted, so it will come again: {}", error.chain());
-            for at in new {
-                outcomes[at] = Outcome::Unavailable(Cause::new(code::UNREACHABLE, &why));
+        match self.record_all(&delivered).await {
+            Ok(()) => self.owed().retain(|id| !delivered.contains(&id)),
+            Err(error) => {
+                let why = format!("delivered, but not noted, so it will come again: {}", error.chain());
+                let mut owed = self.owed();
+                for at in new {
+                    outcomes[at] = Outcome::Unavailable(Cause::new(code::UNREACHABLE, &why));
+                    if owed.len() < MOST_OWED {
+                        owed.insert(ids[at].clone());
+                    }
+                }
             }
         }
         outcomes

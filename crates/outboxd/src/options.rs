@@ -14,7 +14,9 @@ use outbox::{Group, Limits, Policy};
 
 use crate::secret::{MASK, is_secret_name};
 
-pub use broker::{Argument, BindOptions, Envelope, FormOptions, GroupOptions, WorkQueueOptions, dead_name};
+pub use broker::{
+    Argument, BindOptions, Envelope, FormOptions, GroupOptions, WorkQueueOptions, dead_name, prefetch_for,
+};
 pub use handler::{
     EndpointOptions, ErrorLogOptions, ErrorTableOptions, InboxTableOptions, MailOptions, MeterOptions,
     StatementOptions, WINDOW,

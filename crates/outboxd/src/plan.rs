@@ -20,7 +20,7 @@ use url::Url;
 use crate::config::{Config, ConnectionConfig};
 use crate::connection::Connection;
 use crate::mistake::{At, Invalid, Mistake, Mistakes, Place, did_you_mean};
-use crate::options::{ErrorLogOptions, LogOptions, PipeOptions};
+use crate::options::{ErrorLogOptions, LogOptions, PipeOptions, prefetch_for};
 use crate::reader::{Reader, Section};
 use crate::secret::mask;
 
@@ -221,6 +221,9 @@ impl Checker<'_> {
         for pipe in pipes.values() {
             if let Some(source) = sources.get_mut(&pipe.from) {
                 source.reader.get_or_insert_with(|| pipe.name.clone());
+                if let Layout::Queue(options) = &mut source.layout {
+                    options.prefetch.get_or_insert_with(|| prefetch_for(&pipe.options));
+                }
             }
         }
         Plan { relay, log: config.log, connections, sources, sinks, pipes, http, publishers, audit }

@@ -52,7 +52,7 @@ impl Died {
 }
 
 /// Whether a header tells of a death, or of the retries before it.
-pub(crate) fn is_of_death(name: &str) -> bool {
+pub fn is_of_death(name: &str) -> bool {
     name == MT_REASON || TELLING.iter().any(|prefix| name.starts_with(prefix))
 }
 

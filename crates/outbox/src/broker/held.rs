@@ -10,8 +10,11 @@ use tokio::time::Instant;
 
 use crate::message::MessageId;
 
-/// So long after it was due, what has not come back has gone to somebody else.
+/// So long after it was due, what has not come back has gone to somebody else, if all that the broker had was read since.
 const GRACE: Duration = Duration::from_secs(60);
+
+/// So long after it was due it is not waited for, whatever there is to read: another consumer may have it.
+const LONGEST: Duration = Duration::from_secs(15 * 60);
 
 /// The messages of one key that are not done, oldest first.
 #[derive(Debug, Default)]
@@ -28,10 +31,20 @@ struct Waiting {
     away: Option<Instant>,
 }
 
+impl Waiting {
+    /// Whether it may still come back to us.
+    fn is_awaited(&self, drained: Option<Instant>, now: Instant) -> bool {
+        let Some(until) = self.away else { return true };
+        until + LONGEST > now && drained.is_none_or(|drained| until + GRACE > drained)
+    }
+}
+
 /// The keys that are held, with what they wait for.
 #[derive(Debug, Default)]
 pub(crate) struct Held {
     keys: HashMap<String, Line>,
+    /// When there was nothing left to read.
+    drained: Option<Instant>,
     /// With so many keys it is time to look which of them nobody will hear of again.
     sweep_at: usize,
 }
@@ -43,7 +56,8 @@ impl Held {
     /// A message has come: whether an earlier one of its key is still away.
     pub(crate) fn came(&mut self, key: &str, id: &MessageId, now: Instant) -> Came {
         let Some(line) = self.keys.get_mut(key) else { return Came::New };
-        line.waiting.retain(|other| other.id == *id || other.away.is_none_or(|until| until + GRACE > now));
+        let drained = self.drained;
+        line.waiting.retain(|other| other.id == *id || other.is_awaited(drained, now));
         if line.waiting.is_empty() {
             self.keys.remove(key);
             return Came::New;
@@ -62,6 +76,12 @@ impl Held {
         }
     }
 
+    /// All that the broker had to give was read and settled.
+    #[cfg(feature = "rabbitmq")]
+    pub(crate) fn drained(&mut self, now: Instant) {
+        self.drained = Some(now);
+    }
+
     /// Whether an earlier message of its key has come back and is not done. What has waited and follows it must not be
     /// claimed as the first of its key, unless it is in the same claim: the other may yet fail.
     pub(crate) fn follows(&self, key: &str, id: &MessageId) -> bool {
@@ -72,9 +92,7 @@ impl Held {
     /// A message is in a retry queue for `step`.
     pub(crate) fn moved(&mut self, key: &str, id: &MessageId, step: Duration, now: Instant) {
         if self.keys.len() >= self.sweep_at.max(FEW) {
-            self.keys.retain(|_, line| {
-                line.waiting.iter().any(|it| it.away.is_none_or(|until| until + GRACE > now))
-            });
+            self.keys.retain(|_, line| line.waiting.iter().any(|it| it.is_awaited(self.drained, now)));
             self.sweep_at = self.keys.len() * 2;
         }
         let line = self.keys.entry(key.to_owned()).or_default();
@@ -209,11 +227,22 @@ mod tests {
     }
 
     #[test]
+    #[cfg(feature = "rabbitmq")]
     fn what_does_not_come_back_is_not_waited_for() {
         let (mut held, now) = (Held::default(), Instant::now());
         held.moved("k", &id("1"), STEP, now);
-        assert_eq!(held.came("k", &id("2"), now + STEP + GRACE - Duration::from_secs(1)), Came::Held);
-        assert_eq!(held.came("k", &id("2"), now + STEP + GRACE), Came::New);
+        let late = now + STEP + GRACE;
+        held.drained(late - Duration::from_secs(1));
+        assert_eq!(
+            held.came("k", &id("2"), late + GRACE),
+            Came::Held,
+            "it may be in what was not read since"
+        );
+        held.drained(late);
+        assert_eq!(held.came("k", &id("2"), late), Came::New);
         assert!(held.keys.is_empty());
+        held.moved("k", &id("1"), STEP, now);
+        held.drained = None;
+        assert_eq!(held.came("k", &id("2"), now + STEP + LONGEST), Came::New);
     }
 }

@@ -10,15 +10,7 @@ mod held;
 #[cfg(any(feature = "rabbitmq", feature = "kafka"))]
 mod tracks;
 
-pub use died::Died;
-#[cfg(any(
-    feature = "rabbitmq",
-    feature = "kafka",
-    feature = "postgres",
-    feature = "mysql",
-    feature = "sqlite"
-))]
-pub(crate) use died::is_of_death;
+pub use died::{Died, is_of_death};
 #[cfg(any(feature = "rabbitmq", feature = "kafka"))]
 pub(crate) use held::{Came, Held};
 pub use picks::{Pick, Picks};

@@ -122,7 +122,7 @@ pub async fn q3_every_letter_has_an_id_and_tells_of_its_death(fixture: &impl Let
     assert_eq!(names(std::slice::from_ref(&bare.message)), ["bare"]);
     assert!(!bare.message.id.as_str().is_empty());
     assert_eq!(ids(&look(fixture).await), ids(&letters));
-    let acted = act(fixture, Act::Discard, &[bare.message.id.clone()]).await.unwrap();
+    let acted = act(fixture, Act::Discard, std::slice::from_ref(&bare.message.id)).await.unwrap();
     assert_eq!((acted.acted, look(fixture).await.len()), (1, 1), "that id will do");
 }
 
@@ -131,7 +131,7 @@ pub async fn q4_a_returned_letter_comes_again_as_it_was_with_no_attempts_and_who
 ) {
     let message = named("1", "k").header("team", "a").content_type("text/plain");
     bury(fixture, vec![message.clone()]).await;
-    let acted = act(fixture, Act::Return, &[message.id.clone()]).await.unwrap();
+    let acted = act(fixture, Act::Return, std::slice::from_ref(&message.id)).await.unwrap();
     assert_eq!(acted, Acted { acted: 1, missing: vec![] });
     assert!(look(fixture).await.is_empty());
     let mut came = come(fixture, 1).await.remove(0);

@@ -1,6 +1,7 @@
 //! [`DeadTopic`]: the dead letters of a group, as a person sees and repairs them.
 
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use async_trait::async_trait;
@@ -18,15 +19,13 @@ use super::publisher::{Failed, Parcel, Publisher};
 use super::record::Record;
 use super::scan::{self, Go};
 use super::settings;
+use super::survey::{self, Errand, Taken};
 use super::thread::on_thread;
 use crate::broker::{Died, Read};
 use crate::error::{Error, Result};
 use crate::letters::{Act, Acted, DeadLetters, Deed, Letter, Looked, Pacer, Waiting, Wanted};
 use crate::message::header;
 use crate::sink::Cause;
-
-/// A look holds no more bytes of payload than this of each partition; the rest is told as more.
-const LOOK_BYTES: usize = 32 * 1024 * 1024;
 
 /// So many letters are written and confirmed together.
 const BATCH: usize = 100;
@@ -128,25 +127,14 @@ impl DeadTopic {
         for topic in dead_topics(&self.catalog) {
             let count = self.partitions(topic).await?;
             let (name, limit) = (topic.to_owned(), self.config.timeout);
-            let open = self.call(topic, move |settings| {
-                let (mut there, mut settled) = (BTreeSet::new(), HashSet::new());
-                scan::through(settings, &name, count, &BTreeMap::new(), limit, |message| {
-                    match Record::mark(message) {
-                        Some(spot) => drop(settled.insert(spot)),
-                        None => drop(there.insert(spot_of(message))),
-                    }
-                    Go::On
-                })?;
-                there.retain(|spot| !settled.contains(spot));
-                Ok(there)
-            });
+            let open = self.call(topic, move |settings| survey::open(settings, &name, count, limit));
             topics.push((count, open.await?));
         }
         Ok(Survey { topics })
     }
 
     /// The letters that are wanted, each partition in order, and all by time; of every partition at most `most`, and not
-    /// much more than [`LOOK_BYTES`]. Tells whether that is all.
+    /// much more than a bound of bytes. Tells whether that is all.
     async fn collect(
         &self,
         survey: &Survey,
@@ -157,52 +145,27 @@ impl DeadTopic {
         let mut is_all = true;
         for (at, topic) in dead_topics(&self.catalog).into_iter().enumerate() {
             let (count, open) = &survey.topics[at];
-            let mut from: BTreeMap<i32, i64> = BTreeMap::new();
-            for spot in open {
-                from.entry(spot.partition).or_insert(spot.offset);
-            }
-            if from.is_empty() {
+            if open.is_empty() {
                 continue;
             }
-            let (name, limit, count, open) = (topic.to_owned(), self.config.timeout, *count, open.clone());
-            let picks = self.config.picks.clone();
-            let wanted: Option<HashSet<String>> = wanted.map(|ids| ids.iter().cloned().collect());
-            let found = self.call(topic, move |settings| {
-                let mut taken: BTreeMap<i32, (Vec<(Spot, Record, Read)>, usize)> = BTreeMap::new();
-                let mut is_all = true;
-                scan::through(settings, &name, count, &from, limit, |message| {
-                    let spot = spot_of(message);
-                    if !open.contains(&spot) {
-                        return Go::On;
-                    }
-                    let record = Record::copy(message);
-                    let read = record.read(&name, &picks, usize::MAX);
-                    if wanted.as_ref().is_some_and(|ids| !ids.contains(read.message.id.as_str())) {
-                        return Go::On;
-                    }
-                    let (letters, bytes) = taken.entry(spot.partition).or_default();
-                    if letters.len() >= most || *bytes >= LOOK_BYTES {
-                        is_all = false;
-                        return Go::Enough;
-                    }
-                    *bytes += read.message.payload.len();
-                    letters.push((spot, record, read));
-                    Go::On
-                })?;
-                Ok((taken, is_all))
-            });
-            let (taken, all) = found.await?;
+            let errand = Errand {
+                topic: topic.to_owned(),
+                partitions: *count,
+                open: open.clone(),
+                wanted: wanted.map(|ids| ids.iter().cloned().collect()),
+                most,
+                picks: self.config.picks.clone(),
+                limit: self.config.timeout,
+            };
+            let (piles, all) = self.call(topic, move |settings| errand.take(settings)).await?;
             is_all &= all;
-            queues.extend(taken.into_values().map(|(letters, _)| {
-                let found =
-                    letters.into_iter().map(|(spot, record, read)| self.found(at, spot, record, read));
-                found.collect()
-            }));
+            let found = |taken: Vec<Taken>| taken.into_iter().map(|taken| self.found(at, taken)).collect();
+            queues.extend(piles.into_iter().map(found));
         }
         Ok((by_time(queues), is_all))
     }
 
-    fn found(&self, topic: usize, spot: Spot, record: Record, read: Read) -> Found {
+    fn found(&self, topic: usize, Taken { spot, record, read }: Taken) -> Found {
         let dead = dead_topics(&self.catalog)[topic];
         let mut died = Died::read(&read.message.headers);
         let work = self.catalog.works.iter().find(|work| work.dead == dead);
@@ -225,11 +188,9 @@ impl DeadTopic {
         match deed.act {
             Act::Discard => done.extend(batch),
             Act::Return => {
-                for found in batch {
-                    let origin = found.died.origin.clone().unwrap_or_default();
-                    if !counts.contains_key(&origin) {
-                        let count = self.partitions(&origin).await?;
-                        counts.insert(origin, count);
+                for origin in batch.iter().filter_map(|found| found.died.origin.as_ref()) {
+                    if let Entry::Vacant(vacant) = counts.entry(origin.clone()) {
+                        vacant.insert(self.partitions(origin).await?);
                     }
                 }
                 let added = [(header::RETURNED_BY, by.clone()), (header::RETURNED_AT, now.to_string())];
@@ -297,10 +258,6 @@ fn dead_topics(catalog: &Catalog) -> Vec<&str> {
         }
     }
     topics
-}
-
-fn spot_of(message: &impl rdkafka::Message) -> Spot {
-    Spot { partition: message.partition(), offset: message.offset() }
 }
 
 /// Puts partitions together by time; each keeps its order.

@@ -8,8 +8,8 @@
 //! ahead, partition by partition (`shelf.rs`), with the offsets that may be committed (`offsets.rs`); `moves.rs` decides
 //! what goes to which retry or dead-letter topic; `topics.rs` makes those or looks for them; `record.rs` reads a record.
 //!
-//! The dead letters: `dead_topic.rs` shows and repairs them, `scan.rs` reads a topic through, `mark.rs` is what is written
-//! behind a letter that somebody has dealt with.
+//! The dead letters: `dead_topic.rs` shows and repairs them, `survey.rs` is what lies there, `scan.rs` reads a topic
+//! through, `mark.rs` is what is written behind a letter that somebody has dealt with.
 //!
 //! `settings.rs` sets up the client, `error.rs` says what a code of it means.
 //!
@@ -59,6 +59,8 @@ mod sink;
 mod source;
 #[cfg(feature = "kafka")]
 mod stock;
+#[cfg(feature = "kafka")]
+mod survey;
 #[cfg(feature = "kafka")]
 mod thread;
 #[cfg(feature = "kafka")]

@@ -55,6 +55,11 @@ impl Desk {
         self.closed.store(true, Ordering::Release);
     }
 
+    /// Whether the broker has given nothing that is not acknowledged.
+    pub(super) fn is_idle(&self) -> bool {
+        lock(&self.open).is_empty()
+    }
+
     /// Whether anything is claimed and not settled.
     pub(super) fn is_in_use(&self) -> bool {
         let here = lock(&self.waiting).len() + lock(&self.later).len();

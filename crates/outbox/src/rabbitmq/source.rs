@@ -291,8 +291,20 @@ impl WorkQueue {
         moves
     }
 
-    /// Writes down which have arrived in another queue, and for how long their keys wait.
-    fn note_moved(
+    /// Writes down which keys wait, in the order of their messages and before any of them is sent: should only some
+    /// arrive, the others keep their places.
+    fn note_waiting(&self, entries: &[Entry], moves: &[Move], steps: &[Option<Duration>]) {
+        let (mut held, now) = (lock(&self.held), Instant::now());
+        for (it, step) in moves.iter().zip(steps) {
+            let Known { id, key, .. } = &entries[it.at].known;
+            if let (Some(key), Some(step)) = (key, step) {
+                held.moved(key, id, *step, now);
+            }
+        }
+    }
+
+    /// Writes down which have arrived in another queue.
+    fn note_arrived(
         &self,
         entries: &mut [Entry],
         moves: &[Move],
@@ -303,10 +315,9 @@ impl WorkQueue {
         for (it, step) in moves.iter().zip(steps).filter(|(it, _)| arrived.contains(&it.at)) {
             let entry = &mut entries[it.at];
             entry.moved = true;
-            let Some(key) = &entry.known.key else { continue };
-            match step {
-                Some(step) => held.moved(key, &entry.known.id, *step, Instant::now()),
-                None => held.gone(key, &entry.known.id),
+            // Dead: its key goes on.
+            if let (Some(key), None) = (&entry.known.key, step) {
+                held.gone(key, &entry.known.id);
             }
         }
     }
@@ -369,6 +380,9 @@ impl Source for WorkQueue {
         let mut reader = self.reader.lock().await;
         let reader = self.read(&mut reader).await?;
         self.take_all(reader);
+        if reader.desk.is_idle() {
+            lock(&self.held).drained(Instant::now());
+        }
         self.send_on(&reader.desk).await?;
         Ok(self.pick(&reader.desk, limit))
     }
@@ -381,9 +395,10 @@ impl Source for WorkQueue {
         }
         let (moves, steps): (Vec<Move>, Vec<_>) =
             self.moves(&lock(&token.entries), verdicts).into_iter().unzip();
+        self.note_waiting(&lock(&token.entries), &moves, &steps);
         let (arrived, error) = moves::send(&desk.session, &self.place, &moves, self.deadline()).await;
         failpoint::pass("moved");
-        self.note_moved(&mut lock(&token.entries), &moves, &steps, &arrived);
+        self.note_arrived(&mut lock(&token.entries), &moves, &steps, &arrived);
         if let Some(error) = error {
             return Err(self.not_moved(desk, error));
         }

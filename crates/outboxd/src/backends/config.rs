@@ -62,7 +62,7 @@ pub fn work_queue_config(options: &WorkQueueOptions) -> WorkQueueConfig {
     config.bind = bind.collect();
     config.retry.clone_from(&options.retry);
     config.dead.clone_from(&options.dead);
-    config.prefetch = options.prefetch;
+    config.prefetch = options.prefetch.unwrap_or(config.prefetch);
     config.single_active = options.single_active;
     let arguments = options.arguments.iter().map(|(name, value)| {
         let value = match value {

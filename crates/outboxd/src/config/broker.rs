@@ -49,9 +49,9 @@ pub(super) fn read_queue(section: &Section<'_>) -> Option<LayoutConfig> {
         check_name(section, "dead", &dead.value);
         options.dead = dead.value;
     }
-    let mut prefetch = u32::from(options.prefetch);
+    let mut prefetch = 1;
     section.count("prefetch", 1..=u32::from(u16::MAX), &mut prefetch);
-    options.prefetch = u16::try_from(prefetch).unwrap_or(u16::MAX);
+    options.prefetch = section.is_set("prefetch").then(|| u16::try_from(prefetch).unwrap_or(u16::MAX));
     section.flag("single_active", &mut options.single_active);
     options.arguments = read_arguments(section);
     options.form = read_form(section);

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use outbox::broker::Picks;
 
-use super::{ExchangeKind, QueueKind, Start, Topology};
+use super::{ExchangeKind, PipeOptions, QueueKind, Start, Topology};
 
 /// Who made the messages, which says where id, type and key stand in them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -85,8 +85,8 @@ pub struct WorkQueueOptions {
     pub retry: Vec<Duration>,
     /// The queue of dead letters.
     pub dead: String,
-    /// Messages handed over and not settled.
-    pub prefetch: u16,
+    /// Messages handed over and not settled; unless it was set, as many as its pipe can use, see [`prefetch_for`].
+    pub prefetch: Option<u16>,
     /// One consumer at a time.
     pub single_active: bool,
     /// Further arguments of the queue.
@@ -104,7 +104,7 @@ impl Default for WorkQueueOptions {
             bind: Vec::new(),
             retry: Vec::new(),
             dead: String::new(),
-            prefetch: 1_000,
+            prefetch: None,
             single_active: false,
             arguments: BTreeMap::new(),
             form: FormOptions::default(),
@@ -149,6 +149,12 @@ impl Default for GroupOptions {
             session_timeout: Duration::from_secs(15),
         }
     }
+}
+
+/// What a pipe can use, twice: more would only lie in memory, and with slow handlers longer than the broker waits.
+pub fn prefetch_for(pipe: &PipeOptions) -> u16 {
+    let useful = pipe.batch.saturating_mul(pipe.depth).saturating_mul(2);
+    u16::try_from(useful.clamp(16, 1_000)).unwrap_or(1_000)
 }
 
 /// The queue or topic of dead letters, unless another is named.

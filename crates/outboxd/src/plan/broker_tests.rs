@@ -55,7 +55,7 @@ fn a_queue_has_its_keys_and_their_defaults() {
     };
     assert_eq!((options.kind, options.topology), (QueueKind::Quorum, Topology::Check));
     assert_eq!(options.retry, [60, 300].map(Duration::from_secs));
-    assert_eq!((options.prefetch, options.single_active), (50, true));
+    assert_eq!((options.prefetch, options.single_active), (Some(50), true));
     assert_eq!(options.arguments["x-max-length"], Argument::Integer(10));
     assert_eq!(options.arguments["x-overflow"], Argument::Text("reject-publish".to_owned()));
     assert_eq!(options.arguments["x-y"], Argument::Flag(true));
@@ -91,7 +91,7 @@ fn a_topic_has_its_keys_and_their_defaults() {
 }
 
 #[test]
-fn d3_the_retries_of_a_broker_are_the_policy_of_its_pipe() {
+fn d5_the_retries_of_a_broker_are_the_policy_of_its_pipe() {
     let plan = parse(&queue("retry = [\"1m\", \"5m\", \"15m\"]")).expect("it is valid");
     let policy = &plan.pipes["notify"].options.policy;
     assert_eq!(policy.steps, Some([60, 300, 900].map(Duration::from_secs).to_vec()));
@@ -101,7 +101,7 @@ fn d3_the_retries_of_a_broker_are_the_policy_of_its_pipe() {
 }
 
 #[test]
-fn d3_a_log_can_have_fixed_delays_too() {
+fn d5_a_log_can_have_fixed_delays_too() {
     let text = format!("{HEAD}[sources.work]\non = \"shop\"\n{PIPE}retry = [\"1s\", \"10s\"]\n");
     let policy = parse(&text).expect("it is valid").pipes["notify"].options.policy.clone();
     assert_eq!(policy.steps, Some([1, 10].map(Duration::from_secs).to_vec()));
@@ -256,7 +256,7 @@ fn a_queue_of_two_kinds_is_told() {
 }
 
 #[test]
-fn d2_a_window_that_is_too_short_is_a_warning() {
+fn d3_a_window_that_is_too_short_is_a_warning() {
     let hook = |text: String| text.replace("to = \"screen\"", "to = \"hook\"");
     assert_eq!(warnings(&hook(queue("retry = [\"1m\"]"))), [""; 0]);
     let told = warnings(&hook(queue("retry = [\"3d\", \"4d\"]")));

@@ -128,7 +128,7 @@ fn figures_and_tables_of_errors_have_their_keys() {
 }
 
 #[test]
-fn d1_an_inbox_is_in_a_database() {
+fn d3_an_inbox_is_in_a_database() {
     let inbox = |sink: &str| plan(sink).sinks.remove("it").expect("it is there").inbox;
     let hook = "http = \"https://x.example/\"\n";
     assert_eq!(inbox(hook), None);
@@ -180,7 +180,7 @@ fn what_is_wrong_with_an_inbox_is_told() {
 }
 
 #[test]
-fn d1_two_pipes_that_share_ids_are_a_warning() {
+fn d3_two_pipes_that_share_ids_are_a_warning() {
     let sink = "http = \"https://x.example/\"\ninbox = { on = \"shop\", table = \"P\", id = \"I\" }\n";
     let second = "[pipes.second]\nfrom = \"orders\"\nto = \"it\"\n";
     assert_eq!(warnings(&with(sink)), [""; 0]);

@@ -23,7 +23,7 @@ fn a_server_listens_where_it_is_told() {
 }
 
 #[test]
-fn e7_a_publisher_needs_a_broker_a_place_to_keep_and_somebody_who_listens() {
+fn e4_a_publisher_needs_a_broker_a_place_to_keep_and_somebody_who_listens() {
     let plan = parse(&with(&format!("{HTTP}{PUBLISHER}"))).expect("it is valid");
     let publisher = &plan.publishers["products"];
     assert_eq!((&*publisher.to, &*publisher.keep), ("events", "orders"));
@@ -82,7 +82,7 @@ fn a_server_that_anybody_can_reach_needs_a_token() {
 }
 
 #[test]
-fn e3_repairs_are_written_down_in_the_only_database_unless_another_is_named() {
+fn e7_repairs_are_written_down_in_the_only_database_unless_another_is_named() {
     let audit = |text: &str| parse(text).expect("it is valid").audit;
     let only = audit(BASE).expect("there is one");
     assert_eq!((&*only.connection.name, only.chosen), ("shop", false));

@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn d2_a_table_is_pruned_by_the_longest_window_of_its_consumers() {
+    fn d3_a_table_is_pruned_by_the_longest_window_of_its_consumers() {
         let shown = |sinks: &[String]| {
             let plan = plan(Path::new("/srv"), &sinks.concat());
             let windows = windows(&plan).into_iter();
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn d2_what_is_older_than_the_window_is_forgotten_in_steps() -> anyhow::Result<()> {
+    async fn d3_what_is_older_than_the_window_is_forgotten_in_steps() -> anyhow::Result<()> {
         let folder = tempfile::tempdir()?;
         let plan = plan(folder.path(), &hook("hook", "inbox = \"shop\"\ninbox_window = \"1h\""));
         let outbox = sqlite::Outbox::connect(plan.connections["shop"].url.reveal()).await?;

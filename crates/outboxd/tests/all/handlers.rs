@@ -41,7 +41,7 @@ async fn d9_an_endpoint_gets_every_message_signed_and_with_its_headers() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn d3_what_an_endpoint_rejects_is_tried_again_as_listed_and_then_dead() {
+async fn d5_what_an_endpoint_rejects_is_tried_again_as_listed_and_then_dead() {
     let endpoint = Endpoint::start().await;
     let program = Program::migrated(&hook(&endpoint.url, "", "retry = [\"20ms\", \"20ms\"]"));
     endpoint.answer(&[503, 500]);
@@ -76,7 +76,7 @@ async fn d3_what_an_endpoint_rejects_is_tried_again_as_listed_and_then_dead() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn d1_what_comes_again_does_not_reach_the_endpoint_again() {
+async fn d3_what_comes_again_does_not_reach_the_endpoint_again() {
     let endpoint = Endpoint::start().await;
     let second = "[pipes.second]\nfrom = \"orders\"\nto = \"hook\"\npoll = \"10ms\"";
     let program = Program::with(&hook(&endpoint.url, "inbox = \"handled\"", second));
@@ -96,7 +96,7 @@ async fn d1_what_comes_again_does_not_reach_the_endpoint_again() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn d6_a_pipe_whose_inbox_is_away_waits_and_the_others_go_on() {
+async fn d4_a_pipe_whose_inbox_is_away_waits_and_the_others_go_on() {
     let endpoint = Endpoint::start().await;
     let plain = format!(
         "probe_first = \"20ms\"\nprobe_most = \"20ms\"\nattempts = 1\n[sinks.plain]\nhttp = \"{}\"\n\
@@ -226,7 +226,7 @@ pub async fn on_file(program: &Program, file: &str, sql: &'static str) -> Vec<(i
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn d1_statements_take_effect_once_however_often_a_message_comes() {
+async fn d3_statements_take_effect_once_however_often_a_message_comes() {
     let program = Program::migrated(
         "[connections]\nshop = \"sqlite:shop.db\"\n[sources.orders]\non = \"shop\"\n[sinks.stock]\non = \"shop\"\n\
          sql = [\"INSERT INTO stock (sku) VALUES (:payload.sku)\", \"UPDATE total SET n = n + :payload.qty\"]\n\
@@ -276,7 +276,7 @@ fn a_database_that_is_only_an_inbox_keeps_the_limits_of_the_log_in_it() {
 }
 
 #[test]
-fn d2_a_window_that_is_too_short_is_told_and_can_be_used() {
+fn d3_a_window_that_is_too_short_is_told_and_can_be_used() {
     let config = hook("https://x.example/", "inbox = \"handled\"\ninbox_window = \"1h\"", "");
     let program = Program::migrated(&config);
     let ran = program.run(&["validate"]);

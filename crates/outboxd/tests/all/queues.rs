@@ -40,7 +40,7 @@ impl Publisher {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn d1_d3_d4_a_queue_is_handled_once_retried_by_the_broker_and_set_aside() {
+async fn d1_d3_d5_a_queue_is_handled_once_retried_by_the_broker_and_set_aside() {
     let Some(rabbitmq) = testbed::rabbitmq().await else { return };
     let vhost = rabbitmq.vhost().await.unwrap();
     let endpoint = Endpoint::start().await;
@@ -97,7 +97,7 @@ async fn run_once_ends_when_nothing_more_comes_and_says_when_the_broker_is_away(
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn d1_a_queue_of_foreign_messages_is_handled_by_statements() {
+async fn d3_a_queue_of_foreign_messages_is_handled_by_statements() {
     let Some(rabbitmq) = testbed::rabbitmq().await else { return };
     let vhost = rabbitmq.vhost().await.unwrap();
     let program = Program::migrated(&format!(
@@ -127,7 +127,7 @@ async fn d1_a_queue_of_foreign_messages_is_handled_by_statements() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn e1_dead_letters_are_written_down_in_a_table_of_errors() {
+async fn e3_dead_letters_are_written_down_in_a_table_of_errors() {
     let Some(rabbitmq) = testbed::rabbitmq().await else { return };
     let vhost = rabbitmq.vhost().await.unwrap();
     let endpoint = Endpoint::start().await;

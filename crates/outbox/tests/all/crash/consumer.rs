@@ -116,7 +116,7 @@ impl Scene {
             if self.ledger.len() < before + 60 {
                 self.send().await;
             } else {
-                if step.starts_with("clos") {
+                if step.starts_with("clos") && !at_any_moment {
                     consumer.tell_to_stop();
                 }
                 // So that there is always something, and the backlog does not grow without end.

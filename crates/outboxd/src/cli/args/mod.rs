@@ -92,7 +92,7 @@ pub enum Verb {
     Validate,
     /// Looks at every source and sink, and tells what is wrong with the fix to copy
     Doctor(DoctorArgs),
-    /// Makes or updates the tables of every log, or prints their SQL
+    /// Makes or updates our tables, of logs, inboxes, error logs and the audit, or prints their SQL
     Migrate(MigrateArgs),
     /// Runs every pipe until a signal: the first drains, the second leaves
     Run(RunArgs),
@@ -102,7 +102,7 @@ pub enum Verb {
     Status(StatusArgs),
     /// Lists messages
     List(ListArgs),
-    /// Shows a message and what became of it on every pipe
+    /// Shows a message and its whole life: pipes, consumers, dead letters, error tables
     Show(ShowArgs),
     /// Tries messages that are set aside again, at once and with all attempts
     Retry(RepairArgs),
@@ -190,7 +190,7 @@ pub enum Database {
     Postgres,
     /// SQLite.
     Sqlite,
-    /// MariaDB and MySQL: the tables of inboxes.
+    /// MariaDB and MySQL: the tables of inboxes, error logs and the audit.
     Mysql,
 }
 

@@ -82,7 +82,7 @@ impl<'p> Desk<'p> {
     /// What is chosen here, without payloads, in the order in which it was written.
     pub async fn choose(&self, chosen: &Chosen) -> Result<Vec<ErrorRecord>, Trouble> {
         let records = self.records(chosen).await;
-        records.map_err(|error| self.trouble("cannot read the error table", &error))
+        records.map(in_order).map_err(|error| self.trouble("cannot read the error table", &error))
     }
 
     async fn records(&self, chosen: &Chosen) -> outbox::Result<Vec<ErrorRecord>> {
@@ -106,6 +106,14 @@ impl<'p> Desk<'p> {
             filter.after = Some(last);
         }
     }
+}
+
+/// Each once, by when it first failed: what is sent back in bulk keeps the order of its key, whatever the ids of a mapped
+/// table are, and in whichever order somebody typed them.
+fn in_order(mut records: Vec<ErrorRecord>) -> Vec<ErrorRecord> {
+    records.sort_by(|one, other| (one.first_seen, &one.id).cmp(&(other.first_seen, &other.id)));
+    records.dedup_by(|one, other| one.id == other.id);
+    records
 }
 
 fn filter(chosen: &Chosen, now: Timestamp) -> ErrorFilter {

@@ -2,7 +2,11 @@
 
 use jiff::{SignedDuration, Timestamp};
 
+use serde_json::json;
+use uuid::Uuid;
+
 use super::{ERROR_QUEUE, QUEUE, SOON, Scene, product, stop};
+use crate::broker::{Sender, headers};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn e1_the_exchange_the_key_and_the_queue_are_declared() {
@@ -84,4 +88,41 @@ async fn e3_a_success_is_in_the_event_log_and_an_error_in_the_error_log() {
     for queue in [QUEUE, ERROR_QUEUE, "product-created-queue_error.dlq"] {
         scene.until_queue(queue, 0).await;
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn e3_what_masstransit_publishes_is_handled_as_the_page_says() {
+    let envelope = (
+        "dead = \"product-created-queue_error\"",
+        "dead = \"product-created-queue_error\"\nenvelope = \"masstransit\"",
+    );
+    let members = (
+        ":payload.productId, :payload.name, :payload.price",
+        ":payload.message.productId, :payload.message.name, :payload.message.price",
+    );
+    let Some(scene) = Scene::shared(&[envelope, members]).await else { return };
+    let running = scene.consume().await;
+    let id = Uuid::new_v4().to_string();
+    let body = json!({
+        "messageId": id, "messageType": ["urn:message:Inventory.Contracts:ProductCreated"],
+        "message": product("Lamp", 19.9), "sentTime": "2025-10-21T12:00:00Z",
+    });
+    let sender = Sender::open(scene.vhost.url()).await;
+    let properties =
+        headers(&[("MT-Activity-Id", "7")]).with_content_type("application/vnd.masstransit+json".into());
+    for _ in 0..2 {
+        let body = body.to_string();
+        sender.publish("inventory_exchange", "product.created", properties.clone(), body.as_bytes()).await;
+    }
+    scene
+        .publish(&json!({ "messageId": Uuid::new_v4().to_string(), "message": product("Chair", 45.0) }))
+        .await;
+    scene.until_handled(2).await;
+    stop(running);
+    let handled = format!(
+        r#"select count(*) from "InventoryEventLogs" where "MessageId" = '{id}' and "ProductName" = 'Lamp'
+           and "EventType" like '%ProductCreated'"#
+    );
+    assert_eq!(scene.number(&handled).await, 1, "once");
+    scene.until_queue(QUEUE, 0).await;
 }

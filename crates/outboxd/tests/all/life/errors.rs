@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use super::scene::Shop;
+use super::scene::{Shop, stop};
 use crate::program::{PATIENCE, Program, RELAY};
 
 /// The dead letters of the shop lead into an error table.
@@ -49,7 +49,7 @@ async fn with_errors() -> Option<(Shop, Vec<String>, Vec<Value>)> {
         .to_vec();
     let running = shop.run();
     let found = until_errors(&shop, 3).await;
-    drop(running);
+    stop(running);
     Some((shop, sent, found))
 }
 
@@ -84,7 +84,7 @@ async fn e3_e7_an_error_is_seen_edited_sent_back_and_then_processed_and_who_did_
     assert_eq!(program.json(&["show", &sent[0]])["state"], "in process");
     let running = shop.run();
     let life = shop.until_state(&sent[0], "processed").await;
-    drop(running);
+    stop(running);
     assert_eq!(
         (&life["errors"][0]["state"], &life["errors"][0]["resolved_by"]),
         (&json!("returned"), &json!("bob"))

@@ -4,7 +4,7 @@ use lapin::BasicProperties;
 use lapin::options::BasicPublishOptions;
 use serde_json::{Value, json};
 
-use super::scene::Shop;
+use super::scene::{Shop, stop};
 use crate::program::{Program, RELAY};
 
 fn ids(listed: &Value) -> Vec<String> {
@@ -24,7 +24,7 @@ async fn with_letters() -> Option<(Shop, Vec<String>)> {
         sent.push(shop.send(kind, key));
         shop.until_count("work_error", u32::try_from(sent.len()).unwrap()).await;
     }
-    drop(running);
+    stop(running);
     Some((shop, sent))
 }
 
@@ -88,7 +88,7 @@ async fn e7_letters_are_sent_back_in_order_and_handled_and_the_others_stay() {
     assert_eq!((shop.count("work_error").await, shop.count("work").await), (1, 3));
     let running = shop.run();
     assert_eq!(shop.until_handled(3).await, sent[..3]);
-    drop(running);
+    stop(running);
     assert_eq!(ids(&shop.program.json(&["dlq", "list"])), sent[3..]);
     let unknown = shop.program.run(&["dlq", "retry", &sent[3], "nothing", "--yes"]);
     assert_eq!(unknown.code, 1, "{unknown:#?}");

@@ -19,6 +19,13 @@ pub struct Shop {
     channel: Channel,
 }
 
+/// Ends a run in good order: what is killed may leave a message that it had moved and not yet acknowledged.
+pub fn stop(running: Running) {
+    running.signal("TERM");
+    let (code, said) = running.end();
+    assert_eq!(code, 0, "{said}");
+}
+
 impl Shop {
     /// With these delays before further attempts; `more` is added to the configuration.
     pub async fn open(retry: &str, more: &str) -> Option<Self> {
@@ -71,7 +78,7 @@ to = "app"
         let running = self.run();
         self.send("order.first", "first");
         self.until_handled(1).await;
-        drop(running);
+        stop(running);
     }
 
     pub fn send(&self, kind: &str, key: &str) -> String {

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::scene::Shop;
+use super::scene::{Shop, stop};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn e5_the_state_of_a_message_can_be_asked_from_its_writing_to_its_end() {
@@ -28,7 +28,7 @@ async fn e5_the_state_of_a_message_can_be_asked_from_its_writing_to_its_end() {
     let text = shop.program.ok(&["show", &id]);
     assert!(text.starts_with("state         processed\n"), "{text}");
     assert!(text.contains("handle: attempt 1 failed") && text.contains("handle: handled"), "{text}");
-    drop(running);
+    stop(running);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -47,7 +47,7 @@ async fn e5_d5_what_used_up_its_retries_is_in_the_error_queue_until_somebody_sen
     shop.endpoint.answer_type("order.created", 200);
     shop.program.ok(&["dlq", "retry", &id, "--yes"]);
     shop.until_state(&id, "processed").await;
-    drop(running);
+    stop(running);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -58,7 +58,7 @@ async fn e5_what_is_at_the_broker_is_in_process() {
     let running = shop.program.start(&["run", "--pipe", "relay"]);
     let shown = shop.until_state(&id, "in process").await;
     assert_eq!(shown["pipes"][0]["state"], "done", "{shown}");
-    drop(running);
+    stop(running);
     shop.until_count("work", 1).await;
 }
 

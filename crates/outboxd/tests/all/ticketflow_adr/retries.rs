@@ -62,3 +62,23 @@ async fn d5_what_cannot_succeed_is_set_aside_at_once() {
     assert_eq!(dead.headers["x-error-attempts"], "1", "{dead:?}");
     stop(running);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn d5_an_event_that_lacks_a_field_of_the_letter_is_set_aside_and_the_queue_goes_on() {
+    let Some(scene) = Scene::shared(&[]).await else { return };
+    let running = scene.run(&["dispatch", "notify", "count"]);
+    scene
+        .execute(
+            r#"insert into "Outbox" ("Id", "Type", "PayloadJson", "CorrelationId", "OccurredAt")
+               values (gen_random_uuid(), 'ticket.created', '{"ticketId":"7"}', '7', now())"#,
+        )
+        .await;
+    let ana = somebody("ana");
+    scene.create(&ana).await;
+    scene.until_mails(&ana, 1).await;
+    scene.until_queue("notifications.dlq", 1).await;
+    stop(running);
+    let dead = scene.queue("notifications.dlq").await.get().await.unwrap();
+    assert_eq!(dead.headers["x-error-code"], "UNFIT", "{dead:?}");
+    assert!(dead.headers["x-error-text"].contains("{payload.notify}"), "{dead:?}");
+}
