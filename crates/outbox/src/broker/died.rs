@@ -57,12 +57,9 @@ pub fn is_of_death(name: &str) -> bool {
 }
 
 fn ours(headers: &Headers) -> Died {
-    let text = |name: &str| headers.get(name).cloned();
-    let cause =
-        text(header::ERROR_CODE).map(|code| Cause::new(code, text(header::ERROR_TEXT).unwrap_or_default()));
     Died {
-        origin: text(header::ERROR_ORIGIN),
-        cause,
+        origin: text(headers, header::ERROR_ORIGIN).map(str::to_owned),
+        cause: caused(text(headers, header::ERROR_CODE), text(headers, header::ERROR_TEXT)),
         attempts: parsed(headers, header::ERROR_ATTEMPTS).unwrap_or(0),
         first_at: parsed(headers, header::ERROR_FIRST_AT),
         at: parsed(headers, header::ERROR_AT),
