@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use super::group_config::GroupConfig;
-use crate::broker::{Steps, retry_name};
+use crate::broker::Steps;
 
 /// A partition that a group reads: of a topic, or of one of its retry topics.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -23,7 +23,20 @@ pub(super) struct Work {
     pub(super) name: String,
     pub(super) dead: String,
     /// One per delay.
-    pub(super) retries: Vec<String>,
+    retries: Vec<(Duration, String)>,
+}
+
+impl Work {
+    /// The names of its retry topics.
+    pub(super) fn retries(&self) -> impl Iterator<Item = &String> {
+        self.retries.iter().map(|(_, name)| name)
+    }
+
+    /// The retry topic of one delay; there is one for each step.
+    pub(super) fn retry(&self, step: Duration) -> String {
+        let found = self.retries.iter().find(|(delay, _)| *delay == step);
+        found.map_or_else(|| self.name.clone(), |(_, name)| name.clone())
+    }
 }
 
 /// All topics of a group.
@@ -42,8 +55,8 @@ impl Catalog {
             roles.insert(name.clone(), (at, None));
             let mut retries = Vec::new();
             for step in steps.all() {
-                roles.insert(retry_name(name, *step), (at, Some(*step)));
-                retries.push(retry_name(name, *step));
+                roles.insert(config.retry_name(name, *step), (at, Some(*step)));
+                retries.push((*step, config.retry_name(name, *step)));
             }
             works.push(Work { name: name.clone(), dead: config.dead_name(name), retries });
         }
@@ -64,7 +77,7 @@ impl Catalog {
     /// The topic that a partition belongs to.
     pub(super) fn name(&self, place: &Place) -> String {
         let work = self.work(place);
-        place.step.map_or_else(|| work.name.clone(), |step| retry_name(&work.name, step))
+        place.step.map_or_else(|| work.name.clone(), |step| work.retry(step))
     }
 
     /// The topic that is read, of a place in it or in its retry topics.
@@ -85,14 +98,14 @@ mod tests {
         let catalog = Catalog::new(&config);
         let mut all: Vec<&str> = catalog.read().collect();
         all.sort_unstable();
-        assert_eq!(all, ["a", "a.retry.1m", "a.retry.5s", "b", "b.retry.1m", "b.retry.5s"]);
-        let place = catalog.place("b.retry.5s", 3).unwrap();
+        assert_eq!(all, ["a", "a.g.retry.1m", "a.g.retry.5s", "b", "b.g.retry.1m", "b.g.retry.5s"]);
+        let place = catalog.place("b.g.retry.5s", 3).unwrap();
         assert_eq!((place.topic, place.step, place.partition), (1, Some(Duration::from_secs(5)), 3));
         assert_eq!(
             (catalog.name(&place).as_str(), catalog.work(&place).dead.as_str()),
-            ("b.retry.5s", "b.dlq")
+            ("b.g.retry.5s", "b.g.dlq")
         );
         assert_eq!(catalog.name(&catalog.place("a", 0).unwrap()), "a");
-        assert_eq!(catalog.place("a.dlq", 0), None);
+        assert_eq!(catalog.place("a.g.dlq", 0), None);
     }
 }

@@ -317,7 +317,7 @@ impl DeadLetters for DeadTopic {
     async fn retries(&self, most: usize) -> Result<Vec<Waiting>> {
         let mut waiting = Vec::new();
         for work in &self.catalog.works {
-            for topic in &work.retries {
+            for topic in work.retries() {
                 let (name, work, limit) = (topic.clone(), work.name.clone(), self.config.timeout);
                 let picks = self.config.picks.clone();
                 let found = self.call(topic, move |settings| {

@@ -17,10 +17,11 @@ pub struct GroupConfig {
     pub topics: Vec<String>,
     /// The name of the group. Its members share the partitions; it has one progress.
     pub group: String,
-    /// The delays of the retry topics, `<topic>.retry.<delay>`. None: a message that is to be tried again waits in
+    /// The delays of the retry topics, `<topic>.<group>.retry.<delay>`: each group has its own, or another would handle
+    /// what this one retries. None: a message that is to be tried again waits in
     /// memory, and the offset of its partition with it.
     pub retry: Vec<Duration>,
-    /// Where dead letters go; by default `<topic>.dlq`.
+    /// Where dead letters go; by default `<topic>.<group>.dlq`.
     pub dead: Option<String>,
     /// Who makes the topics for retries and dead letters. Nobody makes the ones that are read.
     pub topology: Topology,
@@ -78,7 +79,17 @@ impl GroupConfig {
 
     /// Where the dead letters of a topic go.
     pub fn dead_name(&self, topic: &str) -> String {
-        self.dead.clone().unwrap_or_else(|| format!("{topic}.dlq"))
+        self.dead.clone().unwrap_or_else(|| format!("{}.dlq", self.own_name(topic)))
+    }
+
+    /// The retry topic of a topic for one delay.
+    pub fn retry_name(&self, topic: &str, delay: Duration) -> String {
+        retry_name(&self.own_name(topic), delay)
+    }
+
+    /// What the names of this group's own topics begin with.
+    fn own_name(&self, topic: &str) -> String {
+        format!("{topic}.{}", self.group)
     }
 
     /// Says in one sentence what cannot work, if anything.
@@ -93,7 +104,8 @@ impl GroupConfig {
         check_steps(&self.retry)?;
         let mut read = BTreeSet::new();
         for topic in &self.topics {
-            let retries = self.retry.iter().map(|delay| retry_name(topic, *delay)).collect::<BTreeSet<_>>();
+            let retries =
+                self.retry.iter().map(|delay| self.retry_name(topic, *delay)).collect::<BTreeSet<_>>();
             for name in [topic.clone()].into_iter().chain(retries) {
                 check_name(&name)?;
                 if read.contains(&name) {
@@ -148,17 +160,17 @@ mod tests {
         let mut config = GroupConfig::new("orders", "billing");
         config.retry = vec![Duration::from_secs(60), Duration::from_secs(300), Duration::from_secs(60)];
         assert!(config.check().is_ok(), "a delay may come twice");
-        assert_eq!(config.dead_name("orders"), "orders.dlq");
+        assert_eq!(config.dead_name("orders"), format!("orders.{}.dlq", config.group));
         assert!(told(|config| config.topics.clear()).contains("no topic"));
         assert!(told(|config| config.group.clear()).contains("consumer group"));
         assert!(told(|config| config.topics.push("a b".into())).contains("no name of a topic"));
         assert!(told(|config| config.topics.push("orders".into())).contains("twice"));
         assert!(told(|config| config.retry = vec![Duration::ZERO]).contains("retry after"));
         let own_retries = |config: &mut GroupConfig| {
-            config.topics.push("orders.retry.1m".into());
+            config.topics.push(config.retry_name("orders", Duration::from_secs(60)));
             config.retry = vec![Duration::from_secs(60)];
         };
-        assert!(told(own_retries).contains("'orders.retry.1m' would be read twice"));
+        assert!(told(own_retries).contains("retry.1m' would be read twice"));
         assert!(told(|config| config.dead = Some("orders".into())).contains("which is read"));
         assert!(told(|config| config.dead = Some("x".repeat(250))).contains("longer than 249"));
         assert!(told(|config| config.timeout = Duration::ZERO).contains("time limit"));

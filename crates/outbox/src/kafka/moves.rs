@@ -3,10 +3,10 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use super::catalog::{Catalog, Place};
+use super::catalog::{Catalog, Place, Work};
 use super::publisher::Parcel;
 use super::shelf::{Item, Now};
-use crate::broker::{RETRY, retry_name};
+use crate::broker::RETRY;
 use crate::policy::Verdict;
 
 /// How long a dead letter that its topic does not take is left alone.
@@ -73,7 +73,7 @@ pub(super) fn plan(
                 put_away.extend(lane.map(|lane| (lane, step.unwrap_or(*after))));
                 let tracks = entry.tracks.retried(*attempts, cause, now.clock, *after);
                 let headers = tracks.headers(&work.name);
-                away(&work.name, step, headers, (*after, *attempts))
+                away(work, step, headers, (*after, *attempts))
             }
             Verdict::Behind => {
                 let known =
@@ -82,7 +82,7 @@ pub(super) fn plan(
                 let step = catalog.steps.best(wait);
                 let tracks = entry.tracks.waiting(now.clock, step.unwrap_or(wait));
                 let headers = tracks.headers(&work.name);
-                away(&work.name, step, headers, (wait, item.attempts))
+                away(work, step, headers, (wait, item.attempts))
             }
             Verdict::Dead { attempts, cause, .. } => Step::Move(Move {
                 topic: work.dead.clone(),
@@ -99,23 +99,21 @@ pub(super) fn plan(
 pub(super) fn plan_early(catalog: &Catalog, items: &[Item], now: Now) -> Vec<Step> {
     let wait_on = |item: &Item| {
         let tracks = &item.entry.tracks;
-        let (left, name) = (tracks.left(now.clock), &catalog.work(&item.entry.place).name);
-        let headers = tracks.waiting(now.clock, left).headers(name);
-        away(name, catalog.steps.best(left), headers, (left, item.attempts))
+        let (left, work) = (tracks.left(now.clock), catalog.work(&item.entry.place));
+        let headers = tracks.waiting(now.clock, left).headers(&work.name);
+        away(work, catalog.steps.best(left), headers, (left, item.attempts))
     };
     items.iter().map(wait_on).collect()
 }
 
 fn away(
-    topic: &str,
+    work: &Work,
     step: Option<Duration>,
     headers: Vec<(&'static str, String)>,
     otherwise: (Duration, u32),
 ) -> Step {
     match step {
-        Some(step) => {
-            Step::Move(Move { topic: retry_name(topic, step), headers, wait: Some(step), otherwise })
-        }
+        Some(step) => Step::Move(Move { topic: work.retry(step), headers, wait: Some(step), otherwise }),
         None => Step::Keep { after: otherwise.0, attempts: otherwise.1 },
     }
 }

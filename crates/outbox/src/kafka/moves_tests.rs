@@ -58,9 +58,9 @@ fn every_verdict_has_its_topic_and_those_behind_follow_the_first() {
     ];
     let held = |_: &Place, key: &str| (key == "b").then_some(MINUTE);
     let steps = plan(&catalog(&[MINUTE, MINUTE * 5]), &items, &verdicts, held, Now::get());
-    assert_eq!(ways(&steps), ["t.retry.5m", "t.retry.5m", "t.retry.1m", "t.dlq", "back", "done"]);
+    assert_eq!(ways(&steps), ["t.g.retry.5m", "t.g.retry.5m", "t.g.retry.1m", "t.g.dlq", "back", "done"]);
     let steps = plan(&catalog(&[]), &items, &verdicts, held, Now::get());
-    assert_eq!(ways(&steps), ["420s 1", "420s 0", "60s 0", "t.dlq", "back", "done"]);
+    assert_eq!(ways(&steps), ["420s 1", "420s 0", "60s 0", "t.g.dlq", "back", "done"]);
 }
 
 #[test]

@@ -37,8 +37,8 @@ const LEAVE: Duration = Duration::from_secs(4);
 /// Topics of Kafka, read by a consumer group: each partition by one member at a time.
 ///
 /// The offset of a partition is committed once its messages are settled, and never past one that is not done. A message
-/// that is to be tried again goes to a retry topic (`<topic>.retry.<delay>`), one that is dead to the dead letters
-/// (`<topic>.dlq`); the brokers have confirmed the copy before the offset advances. The copy has the key, the payload
+/// that is to be tried again goes to a retry topic (`<topic>.<group>.retry.<delay>`), one that is dead to the dead letters
+/// (`<topic>.<group>.dlq`); the brokers have confirmed the copy before the offset advances. The copy has the key, the payload
 /// and the headers of the record, and tells in further headers what happened ([`header`](crate::header), `RETRY_*` and
 /// `ERROR_*`).
 ///

@@ -191,7 +191,7 @@ fn a_wait_that_is_longer_than_the_delay_goes_round() {
     let mut config = GroupConfig::new("t", "g");
     config.retry = vec![STEP];
     let steps = plan_early(&Catalog::new(&config), &early.items, now);
-    assert!(matches!(&steps[0], Step::Move(to) if to.topic == "t.retry.1m"), "{steps:?}");
+    assert!(matches!(&steps[0], Step::Move(to) if to.topic == "t.g.retry.1m"), "{steps:?}");
     assert_eq!(offsets(&stock.take(9, now).unwrap()), [(0, 1)], "the next need not wait for it");
     assert!(stock.is_open(early.number));
     stock.take_back(early.number, now);

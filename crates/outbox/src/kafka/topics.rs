@@ -71,7 +71,7 @@ impl<'g> Topics<'g> {
                 return Err(self.wrong(&work.name, what));
             };
             counts.insert(work.name.clone(), found.partitions);
-            let retries = work.retries.iter().zip(self.catalog.steps.all());
+            let retries = work.retries().zip(self.catalog.steps.all());
             let retries = retries.map(|(name, step)| (name, Some(*step)));
             for (name, step) in retries.chain([(&work.dead, None)]) {
                 let most = others.entry(name).or_insert((found, step, &work.name));

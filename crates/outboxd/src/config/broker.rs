@@ -104,7 +104,8 @@ pub(super) fn read_topics(section: &Section<'_>) -> Option<LayoutConfig> {
     options.ca_file = section.path("ca_file").map(|path| path.value);
     section.duration("session_timeout", secs(1)..=minutes(30), &mut options.session_timeout);
     let waits = options.topics.iter().flat_map(|topic| {
-        let waits = options.retry.iter().map(|delay| retry_name(topic, *delay));
+        let own = format!("{topic}.{}", options.group);
+        let waits = options.retry.iter().map(|delay| retry_name(&own, *delay));
         waits.chain([topic.clone()]).collect::<Vec<_>>()
     });
     if let Some(dead) = &options.dead {

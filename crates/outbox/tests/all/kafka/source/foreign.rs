@@ -42,7 +42,7 @@ async fn foreign_records_are_handled_and_what_nobody_can_handle_goes_to_the_dead
     until("the others are dead", async || running.stats.dead() == 4).await;
     running.stop().await;
     assert_eq!((names(&done), done[0].key.as_deref()), (vec!["fine".to_owned()], Some("hex:ff00")));
-    let letters = kafka.records(&format!("{topic}.dlq"), 4).await.unwrap();
+    let letters = kafka.records(&format!("{topic}.{topic}.dlq"), 4).await.unwrap();
     let codes = [code::NO_ID, code::BAD_HEADER, code::TOO_LARGE, code::BAD_HEADER];
     assert_eq!(letters.len(), 4);
     for ((letter, original), code) in letters.iter().zip(&records).zip(codes) {
@@ -91,7 +91,7 @@ async fn a_tombstone_is_a_message_with_an_empty_payload_and_stays_one_when_it_is
     assert_eq!((message.id.as_str(), message.key.as_deref(), message.payload.len()), ("t-1", Some("k"), 0));
     let cause = outbox::Cause::new(code::HANDLER, "no");
     settle(&source, &claims, |_| Verdict::Dead { attempts: 1, cause: cause.clone(), holds: false }).await;
-    let letters = kafka.records(&format!("{topic}.dlq"), 1).await.unwrap();
+    let letters = kafka.records(&format!("{topic}.{topic}.dlq"), 1).await.unwrap();
     assert!(letters[0].is_tombstone, "{letters:?}");
     source.close().await.unwrap();
 }

@@ -65,7 +65,7 @@ impl LettersFixture for Desk {
 
     async fn put(&self, payload: &str) {
         let record = Record { payload: payload.into(), ..Record::default() };
-        self.work.kafka.write(&format!("{}.dlq", self.work.topic), vec![record]).await.unwrap();
+        self.work.kafka.write(&format!("{0}.{0}-c.dlq", self.work.topic), vec![record]).await.unwrap();
     }
 
     async fn lose_origin(&self) {
@@ -125,7 +125,7 @@ async fn e7_a_consumer_of_the_dead_letters_passes_over_the_marks() {
     let letters = DeadTopic::new(&kafka.url(), config).unwrap();
     let first = letters.look(1).await.unwrap().letters[0].message.id.clone();
     assert_eq!(letters.act(&deed(&[first], Act::Discard)).await.unwrap().acted, 1);
-    let dead = format!("{topic}.dlq");
+    let dead = format!("{topic}.{topic}-g.dlq");
     enqueue(kafka, &dead, &[named("last", "k")]).await;
     let source = group(kafka, super::config(&dead, &format!("{topic}-errors")));
     let claims = claim_of(&source, 4).await;

@@ -226,7 +226,7 @@ async fn a_partition_of_which_no_more_is_read_does_not_stop_the_others() {
         let after = Duration::from_secs(3_600);
         settle(&source, &claims, |_| Verdict::Retry { after, attempts: 1, cause: cause.clone() }).await;
     }
-    assert_eq!(kafka.records(&format!("{topic}.retry.1h"), 60).await.unwrap().len(), 60);
+    assert_eq!(kafka.records(&format!("{topic}.{topic}.retry.1h"), 60).await.unwrap().len(), 60);
     // New ones come, and those that wait for a short time.
     let more: Vec<Message> = (100..160).map(|n| named(n, &format!("k{n}"))).collect();
     enqueue(kafka, &topic, &more).await;

@@ -45,7 +45,7 @@ async fn d5_retries_are_kept_by_the_broker_with_their_delays_and_end_with_the_de
         _ => Outcome::Delivered,
     });
     let running = Running::start(kafka, config(&topic, &topic), sink.clone());
-    let dead = format!("{topic}.dlq");
+    let dead = format!("{topic}.{topic}.dlq");
     until("it is dead", async || running.stats.dead() == 1).await;
     sink.wait_for(2).await;
     running.stop().await;
@@ -81,7 +81,9 @@ async fn d5_retries_are_kept_by_the_broker_with_their_delays_and_end_with_the_de
     assert!(time(header::FIRST_TIME) <= time(header::ERROR_FIRST_AT));
     assert_eq!(letter.header(header::RETRY_ATTEMPTS), None);
     // All of it is settled, in the retry topics too.
-    for name in [topic.clone(), format!("{topic}.retry.100ms"), format!("{topic}.retry.700ms")] {
+    for name in
+        [topic.clone(), format!("{topic}.{topic}.retry.100ms"), format!("{topic}.{topic}.retry.700ms")]
+    {
         let (records, committed) =
             (kafka.records(&name, 0).await.unwrap(), kafka.committed(&topic, &name).await);
         for (partition, committed) in (0..).zip(committed.unwrap()) {
@@ -168,7 +170,7 @@ async fn a_wait_that_is_longer_than_every_step_goes_round_until_it_is_over() {
     let waited = times[1] - times[0];
     // A tenth of the shortest step is the tolerance.
     assert!(waited >= wait - Duration::from_millis(30), "{waited:?}");
-    let rounds = kafka.records(&format!("{topic}.retry.700ms"), 2).await.unwrap();
+    let rounds = kafka.records(&format!("{topic}.{topic}.retry.700ms"), 2).await.unwrap();
     assert!(rounds.iter().all(|record| record.header(header::RETRY_ATTEMPTS).as_deref() == Some("1")));
 }
 
@@ -200,4 +202,31 @@ async fn without_retry_topics_a_message_waits_here_and_its_offset_with_it() {
         .map(|(_, attempts, _)| *attempts)
         .collect();
     assert_eq!(attempts, [0, 1, 2, 3]);
+}
+
+/// Retry topics bear the name of their group.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn d5_what_one_group_retries_another_does_not_see() {
+    let Some(kafka) = apache().await else { return };
+    let topic = kafka.topic(1).await.unwrap();
+    let (failing, other) = (config(&topic, "failing"), config(&topic, "other"));
+    let bystander = group(kafka, other);
+    enqueue(kafka, &topic, &[named("one", "k")]).await;
+    let source = group(kafka, failing);
+    let cause = outbox::Cause::new("X", "no");
+    let claims = claim_of(&source, 1).await;
+    let retry = Verdict::Retry { after: Duration::from_millis(100), attempts: 1, cause };
+    settle(&source, &claims, |_| retry.clone()).await;
+    let again = claim_of(&source, 1).await;
+    assert_eq!(again[0].messages[0].attempts, 1);
+    settle(&source, &again, |_| Verdict::Done).await;
+    let seen = claim_of(&bystander, 1).await;
+    assert_eq!(seen[0].messages[0].attempts, 0);
+    settle(&bystander, &seen, |_| Verdict::Done).await;
+    for _ in 0..5 {
+        assert!(bystander.claim(10).await.unwrap().messages.is_empty(), "the retry is none of its business");
+        bystander.wait(Duration::from_millis(100)).await;
+    }
+    source.close().await.unwrap();
+    bystander.close().await.unwrap();
 }

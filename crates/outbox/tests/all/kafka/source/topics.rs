@@ -33,17 +33,17 @@ async fn d1_topics_for_retries_and_dead_letters_are_checked_or_made_as_the_topic
     check.topology = Topology::Check;
     let told = refused(kafka, check.clone()).await;
     assert!(told.contains("topology = \"declare\""), "{told}");
-    let (short, long) = (format!("{topic}.retry.100ms"), format!("{topic}.retry.700ms"));
+    let (short, long) = (format!("{topic}.{topic}.retry.100ms"), format!("{topic}.{topic}.retry.700ms"));
     kafka.create_topic(&short, 2, &[]).await.unwrap();
     kafka.create_topic(&long, 3, &[]).await.unwrap();
-    kafka.create_topic(&format!("{topic}.dlq"), 1, &[]).await.unwrap();
+    kafka.create_topic(&format!("{topic}.{topic}.dlq"), 1, &[]).await.unwrap();
     let told = refused(kafka, check.clone()).await;
     assert!(told.contains(&short) && told.contains("has 2 partitions"), "{told}");
     // To declare mends it, and leaves the rest as it is.
     group(kafka, config(&topic, &topic)).check().await.unwrap();
     let partitions = async |name: &str| kafka.committed("nobody", name).await.unwrap().len();
     assert_eq!((partitions(&short).await, partitions(&long).await), (3, 3));
-    assert_eq!(partitions(&format!("{topic}.dlq")).await, 1);
+    assert_eq!(partitions(&format!("{topic}.{topic}.dlq")).await, 1);
     group(kafka, check).check().await.unwrap();
     // What is made is as the topic.
     let mut other = config(&topic, &topic);
@@ -91,8 +91,8 @@ async fn two_topics_are_read_by_one_group_each_with_its_own_dead_letters() {
     let claims = claim_of(&source, 2).await;
     let cause = outbox::Cause::new("X", "no");
     settle(&source, &claims, |_| Verdict::Dead { attempts: 1, cause: cause.clone(), holds: false }).await;
-    for (topic, payload) in [(one, b"1"), (two, b"2")] {
-        let letters = kafka.records(&format!("{topic}.dlq"), 1).await.unwrap();
+    for (topic, payload) in [(&one, b"1"), (&two, b"2")] {
+        let letters = kafka.records(&format!("{topic}.{one}.dlq"), 1).await.unwrap();
         assert_eq!((letters.len(), &*letters[0].payload), (1, &payload[..]));
     }
     source.close().await.unwrap();
