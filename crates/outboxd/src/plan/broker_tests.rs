@@ -42,6 +42,8 @@ fn a_queue_has_its_keys_and_their_defaults() {
     let defaults = WorkQueueOptions {
         queue: "notifications".to_owned(),
         dead: "notifications.dlq".to_owned(),
+        // As much as its pipe can use, within bounds.
+        prefetch: Some(1_000),
         ..Default::default()
     };
     assert_eq!(*options, defaults);

@@ -8,12 +8,13 @@ mod worker;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use crate::backends::{Databases, Sinks};
+use crate::backends::{Databases, Opened, Sinks};
 use crate::cli::args::RunArgs;
 use crate::mistake::did_you_mean;
 use crate::plan::{PipePlan, Plan, Target};
@@ -21,6 +22,9 @@ use crate::publishers;
 use crate::trouble::{Exit, Trouble};
 pub use worker::RECONNECT;
 use worker::SourceWorker;
+
+/// How long the queues of a run are waited for before it begins.
+const DECLARE: Duration = Duration::from_secs(5);
 
 /// Runs the pipes; ends when all have ended.
 pub async fn run(plan: &Plan, args: &RunArgs) -> anyhow::Result<Exit> {
@@ -30,6 +34,7 @@ pub async fn run(plan: &Plan, args: &RunArgs) -> anyhow::Result<Exit> {
     // A pipe to a broker does not care whether somebody reads the output of another.
     let only_stdout = chosen.iter().all(|pipe| plan.sinks[&pipe.to].target == Target::Stdout);
     let unread = if only_stdout { stop.clone() } else { CancellationToken::new() };
+    declare(plan, &chosen, &stop).await;
     // Before the sinks: what they measure must have somewhere to go.
     let until = stop.child_token();
     let serving = match &plan.http {
@@ -83,6 +88,25 @@ pub async fn run(plan: &Plan, args: &RunArgs) -> anyhow::Result<Exit> {
     }
     tracing::info!("outboxd is down");
     Ok(worst)
+}
+
+/// Makes the queues that are read before anything is published: what a relay of the same run sends first would otherwise
+/// find some of them missing, and be confirmed without them. A broker that is away now is told by its own pipe, and not
+/// waited for long.
+async fn declare(plan: &Plan, chosen: &[&PipePlan], stop: &CancellationToken) {
+    let read = chosen.iter().map(|pipe| &pipe.from).collect::<BTreeSet<_>>();
+    let queues = read.into_iter().map(|name| &plan.sources[name]).filter(|source| source.is_on_broker());
+    let declared = futures_util::future::join_all(queues.map(async |source| {
+        if let Ok(opened) = Opened::open(source).await
+            && let Err(error) = opened.check().await
+        {
+            tracing::debug!(source = source.name, error = error.chain(), "not declared before the start");
+        }
+    }));
+    tokio::select! {
+        () = stop.cancelled() => {}
+        _ = tokio::time::timeout(DECLARE, declared) => {}
+    }
 }
 
 fn choose<'p>(plan: &'p Plan, names: &[String]) -> Result<Vec<&'p PipePlan>, Trouble> {
