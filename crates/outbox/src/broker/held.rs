@@ -35,7 +35,7 @@ impl Waiting {
     /// Whether it may still come back to us.
     fn is_awaited(&self, drained: Option<Instant>, now: Instant) -> bool {
         let Some(until) = self.away else { return true };
-        until + LONGEST > now && !drained.is_some_and(|drained| until + GRACE <= drained)
+        until + LONGEST > now && drained.is_none_or(|drained| until + GRACE > drained)
     }
 }
 

@@ -32,7 +32,10 @@ impl ErrorRecord {
             message_id: message.id.clone(),
             kind: message.kind.clone(),
             key: message.key.clone(),
-            origin: origin.or_else(retried_at).unwrap_or_else(|| UNKNOWN.to_owned()),
+            origin: origin
+                .filter(|origin| !origin.is_empty())
+                .or_else(retried_at)
+                .unwrap_or_else(|| UNKNOWN.to_owned()),
             cause: cause.unwrap_or_else(|| Cause::new("UNKNOWN", "the message does not say why it is here")),
             attempts: if attempts == 0 { message.attempts } else { attempts },
             payload: message.payload.clone(),

@@ -24,6 +24,9 @@ const TIMEOUT: Duration = Duration::from_secs(60);
 /// that was left in the middle of a statement first has to get to its end.
 const UNDO: Duration = Duration::from_secs(10);
 
+/// How long the database may take to show that it is there, after a handler was given up.
+const ASK: Duration = Duration::from_secs(5);
+
 /// How long the note of a failure may take; it is not worth more.
 const NOTE: Duration = Duration::from_secs(5);
 
@@ -113,14 +116,22 @@ where
                 outcomes.push(Outcome::Delivered);
                 continue;
             };
+            let gave_up = rejection.cause.code == code::TIMEOUT;
             outcomes.push(Outcome::Rejected(rejection));
             if messages.len() == 1 {
                 // Nothing else is in the transaction. Dropped it rolls back, also where an undo would hang.
+                drop(returned);
+                if gave_up {
+                    self.ask(message).await?;
+                }
                 return Ok(outcomes);
             }
             tx = back(UNDO, returned).await?;
             let undo = self.inbox.undo(&mut tx, &self.consumer, &message.id);
-            within(UNDO, "undoing what a handler did", undo).await?;
+            let undone = within(UNDO, "undoing what a handler did", undo).await;
+            // A connection in the middle of the statement that was given up says nothing of the database. If that is
+            // gone, the next transaction cannot be opened.
+            undone.map_err(|error| if gave_up { Broken::ByMessage(error) } else { error.into() })?;
         }
         // A handler may have swallowed an error after which the database takes nothing more. PostgreSQL then answers
         // a commit with a rollback, and calls it a success; a savepoint it refuses.
@@ -157,6 +168,16 @@ where
                 let detail = format!("the handler was not through after {:?}", self.timeout);
                 again(Cause::new(code::TIMEOUT, detail))
             }
+        }
+    }
+
+    /// Whether the database answers at all: if not, it was no fault of the message that its handler took too long.
+    async fn ask(&self, message: &Message) -> Result<(), Broken> {
+        let ids = [&message.id];
+        let known = self.inbox.known(&self.consumer, &ids);
+        match within(ASK, "asking what is handled", known).await {
+            Err(error) if error.is_temporary() => Err(Broken::outage(&error)),
+            _ => Ok(()),
         }
     }
 
@@ -272,3 +293,7 @@ fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {
     text.or_else(|| panic.downcast_ref::<String>().cloned())
         .unwrap_or_else(|| "the handler panicked".to_owned())
 }
+
+#[cfg(test)]
+#[path = "handler_tests.rs"]
+mod tests;

@@ -102,6 +102,7 @@ pub(super) struct Shelf {
     pub(super) paused: bool,
     pub(super) offsets: Offsets,
     ahead: BTreeMap<i64, Arc<Entry>>,
+    /// What is here weighs this much, also what waits for its next try.
     bytes: usize,
     kept: BTreeMap<i64, Kept>,
 }
@@ -130,9 +131,9 @@ impl Shelf {
         is_new
     }
 
-    /// How much is on it.
+    /// How much is on it. What waits for its next try takes as much memory as what was not handed out yet.
     pub(super) fn load(&self) -> (usize, usize) {
-        (self.ahead.len(), self.bytes)
+        (self.ahead.len() + self.kept.len(), self.bytes)
     }
 
     /// The next message that may be handed out; one of a retry topic must be ready, and done with waiting.
@@ -163,6 +164,7 @@ impl Shelf {
     /// Hands out a message that waited here.
     pub(super) fn pop_kept(&mut self, offset: i64) -> Option<Item> {
         let Kept { entry, attempts, .. } = self.kept.remove(&offset)?;
+        self.bytes = self.bytes.saturating_sub(entry.weight());
         Some(Item { entry, epoch: self.epoch, attempts, kept: true })
     }
 
@@ -177,6 +179,7 @@ impl Shelf {
 
     /// Keeps a message here until its next try.
     pub(super) fn keep(&mut self, entry: Arc<Entry>, due: Instant, attempts: u32) {
+        self.bytes += entry.weight();
         self.kept.insert(entry.offset, Kept { entry, due, attempts });
     }
 

@@ -218,3 +218,22 @@ fn what_is_kept_here_comes_again_with_its_attempts() {
     let last = stock.take(9, Now { instant: later.instant + STEP, ..now }).unwrap();
     assert_eq!(settle(&mut stock, &last, &[End::Done]), [(work(0), 2)]);
 }
+
+#[test]
+fn what_is_kept_here_takes_room_until_it_is_done() {
+    // By count, and by weight where the count would allow more.
+    for room in [Room { messages: 4, bytes: 1 << 20 }, Room { messages: 1000, bytes: 2000 }] {
+        let (mut stock, now) = (Stock::new(Steps::new(&[STEP]), room), Now::get());
+        stock.assign(&[work(0)], Some(&BTreeMap::new()));
+        (0..3).for_each(|offset| assert!(!push(&mut stock, work(0), offset, ""), "{room:?}"));
+        let handed = stock.take(9, now).unwrap();
+        let kept = End::Kept { due: now.instant + STEP, attempts: 1 };
+        settle(&mut stock, &handed, &[kept.clone(), kept.clone(), kept]);
+        assert!(push(&mut stock, work(0), 3, ""), "it is full: {room:?}");
+        assert_eq!(stock.roomy(), (vec![], true));
+        let later = Now { instant: now.instant + STEP, ..now };
+        let again = stock.take(9, later).unwrap();
+        settle(&mut stock, &again, &[End::Done, End::Done, End::Done]);
+        assert_eq!(stock.roomy(), (vec![work(0)], false), "{room:?}");
+    }
+}

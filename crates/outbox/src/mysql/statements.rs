@@ -91,8 +91,10 @@ fn judge(number: u16, state: &str, message: &str, about: &str) -> Fault {
     let refused = || Fault::Refused(format!("{about}: a constraint objects{} ({number})", place(message)));
     let outage = || Fault::Outage(format!("{about}: {message}"));
     match number {
-        // A deadlock; a lock that somebody else has for too long.
-        1213 | 1205 | 3572 => Fault::Conflict(format!("{about}: {message}")),
+        1213 => Fault::Conflict(format!("{about}: {message}")),
+        // A lock that somebody else has for too long; more time than the server gives. It can be the doing of this one
+        // message, and as an outage it would stop all others for ever.
+        1205 | 3572 | 1969 | 3024 => Fault::Refused(format!("{about}: {message}")),
         // Cut off, out of range, no value of the type, too long, no JSON.
         1264 | 1265 | 1292 | 1366 | 1367 | 1406 | 1411 | 1690 | 3140 | 3141 | 3156 | 4078 => value(),
         // Null, duplicate, no default, foreign keys, checks.
@@ -131,6 +133,10 @@ mod tests {
             (1062, "23000", duplicate, "Refused(\"s: a constraint objects, for 'PRIMARY' (1062)\")"),
             (1366, "HY000", number, "Value(\"s: a value is not what it should be, for `t`.`qty` (1366)\")"),
             (1213, "40001", "Deadlock found", "Conflict(\"s: Deadlock found\")"),
+            (1205, "HY000", "Lock wait timeout", "Refused(\"s: Lock wait timeout\")"),
+            (3572, "HY000", "Lock not available", "Refused(\"s: Lock not available\")"),
+            (1969, "70100", "Query interrupted", "Refused(\"s: Query interrupted\")"),
+            (3024, "HY000", "Query interrupted", "Refused(\"s: Query interrupted\")"),
             (1146, "42S02", "Table 'a.b' doesn't exist", "Outage(\"s: Table 'a.b' doesn't exist\")"),
             (1142, "42000", "INSERT command denied", "Outage(\"s: INSERT command denied\")"),
             (1040, "08004", "Too many connections", "Outage(\"s: Too many connections\")"),

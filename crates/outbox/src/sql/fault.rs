@@ -11,7 +11,7 @@ pub(super) const CONFLICT: &str = "CONFLICT";
 pub(crate) enum Fault {
     /// A value is not what it should be: trying again cannot help.
     Value(String),
-    /// A constraint or a trigger objects: it may not, later.
+    /// A constraint or a trigger objects, or it took too long: it may not, later.
     Refused(String),
     /// Another transaction was in the way.
     Conflict(String),

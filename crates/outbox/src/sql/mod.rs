@@ -20,6 +20,7 @@
 //! | the id is known already | delivered, and nothing runs |
 //! | a value is missing, or cannot be what a column holds | refused, `UNFIT` |
 //! | a constraint or a trigger objects | rejected, `REFUSED` |
+//! | a lock or a statement takes longer than the server allows | rejected, `REFUSED` |
 //! | a deadlock, or a conflict of serializable transactions | tried again at once, a few times; then unavailable |
 //! | the table or a column is missing, a grant, the connection, the space | unavailable: it would meet every message |
 
