@@ -1,4 +1,4 @@
-//! The clauses of a [`Source`](crate::Source) on a broker: a queue or a topic.
+//! The clauses of a [`Source`] on a broker: a queue or a topic.
 //!
 //! Some are those of a log. What differs is here: a broker hands messages over one after the other, so that they may come
 //! in any number of claims; several consumers share a queue rather than stand by; what is done is gone for good, or is read
