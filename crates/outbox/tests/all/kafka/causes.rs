@@ -51,7 +51,7 @@ async fn k7_a_topic_that_is_removed_and_made_again_is_used_again() {
     let mut last = words(&sink.deliver(&orders(1)).await);
     let started = Instant::now();
     while last != ["NO_TOPIC"] && started.elapsed() < Duration::from_secs(30) {
-        assert!(["~TIMEOUT", "NO_TOPIC"].contains(&last[0].as_str()), "{last:?}");
+        assert!(last[0].starts_with('~'), "{last:?}");
         last = words(&sink.deliver(&orders(1)).await);
     }
     assert_eq!(last, ["NO_TOPIC"]);
