@@ -154,10 +154,12 @@ fn delivered(messages: &[Message], outcomes: &[Outcome]) -> BTreeSet<String> {
 
 /// Delivers again and again, as a pipe that probes does, until everything is delivered.
 async fn until_delivered(sink: &Exchange, messages: &[Message]) {
+    let mut last = Vec::new();
     let probing = async {
         let mut rest = messages.to_vec();
         while !rest.is_empty() {
             let outcomes = sink.deliver(&rest).await;
+            last.clone_from(&outcomes);
             let done = delivered(&rest, &outcomes);
             rest.retain(|message| !done.contains(message.id.as_str()));
             if !rest.is_empty() {
@@ -165,7 +167,8 @@ async fn until_delivered(sink: &Exchange, messages: &[Message]) {
             }
         }
     };
-    tokio::time::timeout(Duration::from_secs(60), probing).await.expect("the sink recovers by itself");
+    let recovered = tokio::time::timeout(Duration::from_secs(60), probing).await;
+    assert!(recovered.is_ok(), "the sink recovers by itself, but {:?}", last.first());
 }
 
 /// Numbers that are the same in every run.
