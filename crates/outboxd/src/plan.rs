@@ -206,7 +206,7 @@ impl Checker<'_> {
         self.unread_figures(&sinks, config.http.is_some(), &places);
         let http = self.http(config.http, &config.publishers);
         let publishers = self.publishers(config.publishers, &sources, &sinks, &named);
-        let audit = self.audit(config.audit, &connections);
+        let audit = self.audit(config.audit, &connections, &sources);
         if let Some(relay) = &config.relay
             && (relay.value.trim().is_empty() || relay.value.len() > 200)
         {

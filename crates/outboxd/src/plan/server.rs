@@ -41,6 +41,12 @@ pub struct AuditPlan {
     pub chosen: bool,
 }
 
+/// The one that there is, if there are no more.
+fn only<T>(mut all: impl Iterator<Item = T>) -> Option<T> {
+    let first = all.next();
+    first.filter(|_| all.next().is_none())
+}
+
 impl Checker<'_> {
     pub(super) fn http(
         &self,
@@ -125,13 +131,14 @@ impl Checker<'_> {
         &self,
         config: Option<AuditConfig>,
         connections: &Known<Connection>,
+        sources: &Known<SourcePlan>,
     ) -> Option<AuditPlan> {
         let Some(config) = config else {
-            let mut databases = connections.values().flatten().filter(|one| one.kind.is_database());
-            return match (databases.next(), databases.next()) {
-                (Some(only), None) => Some(AuditPlan { connection: only.clone(), chosen: false }),
-                _ => None,
-            };
+            let databases = connections.values().flatten().filter(|one| one.kind.is_database());
+            // Where there are several, the one with the only log has our tables.
+            let logs = sources.values().flatten().filter(|source| matches!(source.layout, Layout::Log(_)));
+            let only = only(databases).or_else(|| only(logs).map(|source| &source.connection));
+            return only.map(|only| AuditPlan { connection: only.clone(), chosen: false });
         };
         let on = config.on?;
         let connection = self.find("audit", "on", &on, connections, "connection")?;
