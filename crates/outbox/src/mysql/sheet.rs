@@ -20,27 +20,27 @@ const BEGIN: &str = "set transaction isolation level read committed; start trans
 
 /// The error log in `outbox_errors`.
 pub fn error_log(pool: MySqlPool) -> Arc<dyn ErrorLog> {
-    Arc::new(TableLog::new(MyStore { pool, is_ours: true }, Fields::ours(Kind::MySql)))
+    Arc::new(TableLog::new(MySqlSheet { pool, is_ours: true }, Fields::ours(Kind::MySql)))
 }
 
 /// An error log in a table that exists already, checked against the catalogue. Times are UTC.
 pub async fn mapped_error_log(pool: MySqlPool, table: ErrorTable) -> Result<Arc<dyn ErrorLog>> {
     let (columns, _) = look_at(&pool, &table.table).await?;
     let fields = table.check(Kind::MySql, &columns)?;
-    Ok(Arc::new(TableLog::new(MyStore { pool, is_ours: false }, fields)))
+    Ok(Arc::new(TableLog::new(MySqlSheet { pool, is_ours: false }, fields)))
 }
 
 /// The book of what people did, in `outbox_audit`.
 pub fn audit(pool: MySqlPool) -> Arc<dyn Audit> {
-    Arc::new(TableAudit::new(MyStore { pool, is_ours: true }))
+    Arc::new(TableAudit::new(MySqlSheet { pool, is_ours: true }))
 }
 
-struct MyStore {
+struct MySqlSheet {
     pool: MySqlPool,
     is_ours: bool,
 }
 
-impl MyStore {
+impl MySqlSheet {
     fn failed(&self, doing: &'static str) -> impl Fn(sqlx::Error) -> Error + use<> {
         let is_ours = self.is_ours;
         move |error| match number(&error) {
@@ -71,7 +71,7 @@ fn cells(row: &MySqlRow) -> sqlx::Result<Row> {
 }
 
 #[async_trait]
-impl Sheet for MyStore {
+impl Sheet for MySqlSheet {
     const KIND: Kind = Kind::MySql;
     type Tx = Transaction<'static, MySql>;
 

@@ -3,9 +3,9 @@
 //! `sink.rs` decides what became of every message, `publish.rs` sends and awaits, `confirm.rs` reads the
 //! broker's answers, `connection.rs` keeps the connection, `topology.rs` makes or checks what must be there.
 //!
-//! `source.rs` reads a queue, `letter.rs` is a message as it comes and goes on, `moves.rs` sends it to a retry queue or
-//! to the dead letters, `work_topology.rs` makes or checks these queues. `dead_queue.rs` shows and repairs the dead letters,
-//! `reading.rs` goes through a queue without changing it.
+//! `source.rs` reads a queue, `settle.rs` writes down what became of its messages, `letter.rs` is a message as it comes
+//! and goes on, `moves.rs` sends it to a retry queue or to the dead letters, `work_topology.rs` makes or checks these
+//! queues. `dead_queue.rs` shows and repairs the dead letters, `reading.rs` goes through a queue without changing it.
 //!
 //! The driver logs every returned message with its payload, and errors that the outcomes tell already: a program
 //! that must keep payloads out of its log turns the target `lapin` off.
@@ -23,6 +23,7 @@ mod letter;
 mod moves;
 mod publish;
 mod reading;
+mod settle;
 mod sink;
 mod source;
 mod topology;

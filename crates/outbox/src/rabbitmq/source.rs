@@ -3,7 +3,7 @@
 //! Messages are acknowledged when they are settled: done, or arrived in another queue. Until then they are the
 //! broker's, which hands them to somebody else when the connection is lost.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::HashSet;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -24,11 +24,11 @@ use super::desk::{Desk, Taken, lock};
 use super::error::{into_error, publish_fault};
 use super::letter::{Known, Letter};
 use super::moves::{self, Move};
+use super::settle::{Entry, Token};
 use super::topology::short;
 use super::work_config::WorkQueueConfig;
 use crate::broker::{Came, Held, Steps, retry_name};
 use crate::error::{Error, ErrorKind, Result};
-use crate::failpoint;
 use crate::policy::Verdict;
 use crate::source::{Claim, Source};
 
@@ -50,12 +50,12 @@ use crate::source::{Claim, Source};
 /// It connects when it is first asked, and again after the connection was lost.
 pub struct WorkQueue {
     link: Link,
-    config: Arc<WorkQueueConfig>,
-    steps: Steps,
+    pub(super) config: Arc<WorkQueueConfig>,
+    pub(super) steps: Steps,
     /// Queue and broker, for every error.
-    place: String,
+    pub(super) place: String,
     reader: AsyncMutex<Option<Reader>>,
-    held: Mutex<Held>,
+    pub(super) held: Mutex<Held>,
     /// It has worked once.
     has_read: AtomicBool,
 }
@@ -64,20 +64,6 @@ pub struct WorkQueue {
 struct Reader {
     consumer: Consumer,
     desk: Arc<Desk>,
-}
-
-/// The token of a claim.
-struct Token {
-    desk: Arc<Desk>,
-    entries: Mutex<Vec<Entry>>,
-}
-
-struct Entry {
-    /// None once it was given back to be claimed again.
-    letter: Option<Letter>,
-    known: Known,
-    /// It has arrived in another queue.
-    moved: bool,
 }
 
 impl WorkQueue {
@@ -146,7 +132,7 @@ impl WorkQueue {
         Error::new(ErrorKind::Busy, self.place.clone()).caused_by(error)
     }
 
-    fn lost(&self) -> Error {
+    pub(super) fn lost(&self) -> Error {
         Error::new(ErrorKind::Lost, format!("{}: the connection was lost", self.place))
     }
 
@@ -211,7 +197,7 @@ impl WorkQueue {
     }
 
     /// What it means that messages could not be moved. A queue that is gone is declared with the next connection.
-    fn not_moved(&self, desk: &Desk, error: Error) -> Error {
+    pub(super) fn not_moved(&self, desk: &Desk, error: Error) -> Error {
         if error.kind() == ErrorKind::NotFound {
             tracing::warn!(error = error.chain(), "connecting anew, to declare what is missing");
             desk.lose();
@@ -252,124 +238,11 @@ impl WorkQueue {
         if set_aside == Some(true) { claim.of_set_aside() } else { claim }
     }
 
-    /// What has to be sent to other queues; of the messages that have not gone there already.
-    fn moves(&self, entries: &[Entry], verdicts: &[Verdict]) -> Vec<(Move, Option<Duration>)> {
-        let now = Timestamp::now();
-        let queue = &self.config.queue;
-        let mut moves = Vec::new();
-        // The steps of keys whose first goes away with this very claim.
-        let mut steps: BTreeMap<&str, Duration> = BTreeMap::new();
-        for (at, (entry, verdict)) in entries.iter().zip(verdicts).enumerate() {
-            let Some(letter) = entry.letter.as_ref().filter(|_| !entry.moved) else { continue };
-            let known = &entry.known;
-            let key = known.key.as_deref();
-            let (to, headers, step) = match verdict {
-                Verdict::Done | Verdict::Released => continue,
-                Verdict::Dead { attempts, cause, .. } => {
-                    let attempts = (*attempts).max(known.tracks.attempts);
-                    (self.config.dead.clone(), known.tracks.dead(queue, attempts, cause, now), None)
-                }
-                Verdict::Retry { after, attempts, cause } => {
-                    let Some(step) = self.steps.best(*after) else { continue };
-                    let tracks = known.tracks.retried(*attempts, cause, now, (*after).max(step));
-                    (self.retry_queue(step), tracks.headers(queue), Some(step))
-                }
-                Verdict::Behind => {
-                    let first =
-                        key.and_then(|key| steps.get(key).copied().or_else(|| lock(&self.held).step(key)));
-                    let Some(step) = first.or_else(|| self.steps.best(Duration::ZERO)) else { continue };
-                    let tracks = known.tracks.waiting(now, Duration::ZERO);
-                    (self.retry_queue(step), tracks.headers(queue), Some(step))
-                }
-            };
-            if let (Some(key), Some(step)) = (key, step) {
-                steps.insert(key, step);
-            }
-            let envelope = letter.envelope(&to, known, headers);
-            moves.push((Move { at, envelope, payload: letter.payload.clone() }, step));
-        }
-        moves
-    }
-
-    /// Writes down which keys wait, in the order of their messages and before any of them is sent: should only some
-    /// arrive, the others keep their places.
-    fn note_waiting(&self, entries: &[Entry], moves: &[Move], steps: &[Option<Duration>]) {
-        let (mut held, now) = (lock(&self.held), Instant::now());
-        for (it, step) in moves.iter().zip(steps) {
-            let Known { id, key, .. } = &entries[it.at].known;
-            if let (Some(key), Some(step)) = (key, step) {
-                held.moved(key, id, *step, now);
-            }
-        }
-    }
-
-    /// Writes down which have arrived in another queue.
-    fn note_arrived(
-        &self,
-        entries: &mut [Entry],
-        moves: &[Move],
-        steps: &[Option<Duration>],
-        arrived: &[usize],
-    ) {
-        let mut held = lock(&self.held);
-        for (it, step) in moves.iter().zip(steps).filter(|(it, _)| arrived.contains(&it.at)) {
-            let entry = &mut entries[it.at];
-            entry.moved = true;
-            // Dead: its key goes on.
-            if let (Some(key), None) = (&entry.known.key, step) {
-                held.gone(key, &entry.known.id);
-            }
-        }
-    }
-
-    /// Puts back what stays here; tells what can be acknowledged.
-    fn finish(&self, desk: &Desk, entries: &mut [Entry], verdicts: &[Verdict]) -> Vec<u64> {
-        let now = Instant::now();
-        let (mut done, mut stay) = (Vec::new(), Vec::new());
-        let mut held = lock(&self.held);
-        for (entry, verdict) in entries.iter_mut().zip(verdicts) {
-            let Some(letter) = entry.letter.take() else { continue };
-            let Known { id, key, tracks, .. } = &entry.known;
-            if entry.moved || *verdict == Verdict::Done {
-                done.push(letter.tag);
-                if let Some(key) = key.as_deref().filter(|_| !entry.moved) {
-                    held.gone(key, id);
-                }
-                continue;
-            }
-            let mut read = letter.read(&self.config.queue, &self.config.picks, self.config.max_payload);
-            (read.message.attempts, read.tracks) = (tracks.attempts, tracks.clone());
-            // Without retry queues what has to wait does so here.
-            let wait = match verdict {
-                Verdict::Retry { after, attempts, cause } => {
-                    read.tracks = tracks.retried(*attempts, cause, Timestamp::now(), Duration::ZERO);
-                    read.message.attempts = *attempts;
-                    Some(*after)
-                }
-                Verdict::Behind => key.as_deref().and_then(|key| held.step(key)),
-                _ => None,
-            };
-            if let (Some(key), Some(wait)) = (key, wait) {
-                held.moved(key, id, wait, now);
-            }
-            stay.push((Taken { letter, read }, wait));
-        }
-        // Whoever claims takes the two locks in the other order.
-        drop(held);
-        for (taken, wait) in stay {
-            match wait {
-                Some(wait) => desk.put_off(taken, now + wait),
-                None => desk.put_back(taken),
-            }
-        }
-        done
-    }
-
-    fn retry_queue(&self, step: Duration) -> String {
+    pub(super) fn retry_queue(&self, step: Duration) -> String {
         retry_name(&self.config.queue, step)
     }
 
-    fn deadline(&self) -> Instant {
+    pub(super) fn deadline(&self) -> Instant {
         Instant::now() + self.config.timeout
     }
 }
@@ -388,23 +261,7 @@ impl Source for WorkQueue {
     }
 
     async fn settle(&self, claim: &Claim, verdicts: &[Verdict]) -> Result<()> {
-        let token: &Token = claim.token()?;
-        let desk = &token.desk;
-        if desk.is_lost() {
-            return Err(self.lost());
-        }
-        let (moves, steps): (Vec<Move>, Vec<_>) =
-            self.moves(&lock(&token.entries), verdicts).into_iter().unzip();
-        self.note_waiting(&lock(&token.entries), &moves, &steps);
-        let (arrived, error) = moves::send(&desk.session, &self.place, &moves, self.deadline()).await;
-        failpoint::pass("moved");
-        self.note_arrived(&mut lock(&token.entries), &moves, &steps, &arrived);
-        if let Some(error) = error {
-            return Err(self.not_moved(desk, error));
-        }
-        let done = self.finish(desk, &mut lock(&token.entries), verdicts);
-        failpoint::pass("acknowledging");
-        desk.acknowledge(&done).await
+        self.settle_claim(claim.token()?, verdicts).await
     }
 
     async fn wait(&self, idle: Duration) {

@@ -16,7 +16,7 @@ use crate::sql::Kind;
 
 /// The error log in `outbox_errors`.
 pub fn error_log(pool: SqlitePool) -> Arc<dyn ErrorLog> {
-    Arc::new(TableLog::new(LiteStore { pool, is_ours: true }, Fields::ours(Kind::Sqlite)))
+    Arc::new(TableLog::new(SqliteSheet { pool, is_ours: true }, Fields::ours(Kind::Sqlite)))
 }
 
 /// An error log in a table that exists already, checked against the catalogue. Times are text in UTC, or milliseconds
@@ -24,20 +24,20 @@ pub fn error_log(pool: SqlitePool) -> Arc<dyn ErrorLog> {
 pub async fn mapped_error_log(pool: SqlitePool, table: ErrorTable) -> Result<Arc<dyn ErrorLog>> {
     let (columns, _) = catalog::look_at(&pool, &table.table).await?;
     let fields = table.check(Kind::Sqlite, &columns)?;
-    Ok(Arc::new(TableLog::new(LiteStore { pool, is_ours: false }, fields)))
+    Ok(Arc::new(TableLog::new(SqliteSheet { pool, is_ours: false }, fields)))
 }
 
 /// The book of what people did, in `outbox_audit`.
 pub fn audit(pool: SqlitePool) -> Arc<dyn Audit> {
-    Arc::new(TableAudit::new(LiteStore { pool, is_ours: true }))
+    Arc::new(TableAudit::new(SqliteSheet { pool, is_ours: true }))
 }
 
-struct LiteStore {
+struct SqliteSheet {
     pool: SqlitePool,
     is_ours: bool,
 }
 
-impl LiteStore {
+impl SqliteSheet {
     fn failed(&self, doing: &'static str) -> impl Fn(sqlx::Error) -> Error + '_ {
         move |error| {
             let is_constraint = error.as_database_error().is_some_and(|error| {
@@ -74,7 +74,7 @@ fn cells(row: &SqliteRow) -> sqlx::Result<Row> {
 }
 
 #[async_trait]
-impl Sheet for LiteStore {
+impl Sheet for SqliteSheet {
     const KIND: Kind = Kind::Sqlite;
     type Tx = Transaction<'static, Sqlite>;
 

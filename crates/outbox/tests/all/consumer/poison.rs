@@ -1,6 +1,6 @@
 //! One message that always fails, among many that do not.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use outbox::Message;
 
@@ -46,30 +46,4 @@ async fn d5_one_message_that_always_fails_among_ten_thousand_holds_up_no_other()
     tokio::time::timeout(super::PATIENCE, dead).await.expect("it is given up");
     assert_eq!(consumer.tried.load(std::sync::atomic::Ordering::Relaxed), 2, "after two retries");
     consumer.stop().await;
-}
-
-/// In turns and in one run, so that a busy machine harms each alike.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-#[ignore = "a measurement"]
-async fn a_poisoned_run_against_a_clean_one() {
-    for round in 0..4 {
-        let mut rates = Vec::new();
-        for poisoned in [false, true] {
-            let Some(path) = path().await else { return };
-            let all = if poisoned { with_poison().0 } else { messages(0, ALL, KEYS) };
-            path.send(&all).await;
-            let began = Instant::now();
-            let consumer = path.consume();
-            // Of the poisoned key the others come when it is given up: what counts is the rate of all the rest.
-            path.until(i64::try_from(ALL - 2 * KEYS).unwrap()).await;
-            rates.push((ALL - 2 * KEYS) as f64 / began.elapsed().as_secs_f64());
-            consumer.stop().await;
-        }
-        eprintln!(
-            "round {round}: clean {:.0} a second, poisoned {:.0}: {:.2}",
-            rates[0],
-            rates[1],
-            rates[1] / rates[0]
-        );
-    }
 }
