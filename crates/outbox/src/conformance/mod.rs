@@ -13,6 +13,8 @@
 #![allow(missing_docs, reason = "the name of a clause is its sentence")]
 
 pub mod admin;
+#[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite"))]
+pub mod audit;
 pub mod broker;
 #[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite"))]
 pub mod errors;

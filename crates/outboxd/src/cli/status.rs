@@ -48,7 +48,10 @@ pub async fn status(args: &StatusArgs, plan: &Plan, output: &mut Output) -> anyh
     let (on_brokers, sources): (Vec<_>, Vec<_>) =
         choose(plan, args.source.as_deref())?.into_iter().partition(|source| source.is_on_broker());
     for source in on_brokers {
-        output.note(format_args!("{}: on a broker, whose own tools tell what is in it", source.name));
+        output.note(format_args!(
+            "{}: on a broker, whose own tools tell what is in it; `outboxd dlq list` has its dead letters",
+            source.name
+        ));
     }
     let looks = join_all(sources.into_iter().map(|source| look(plan, source, args.activity))).await;
     let (mut rows, mut activities, mut troubles) = (Vec::new(), Vec::new(), Vec::new());

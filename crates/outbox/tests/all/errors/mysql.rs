@@ -2,7 +2,7 @@
 
 use outbox::mysql::{audit, error_log, mapped_error_log};
 
-use super::{Fixture, all_columns, assert_audit, assert_few, failure, few_columns};
+use super::{Fixture, all_columns, assert_few, failure, few_columns};
 use crate::mysql::Fresh;
 
 async fn ours() -> Option<Fixture<Fresh>> {
@@ -47,8 +47,13 @@ async fn e3_an_error_table_as_the_application_has_it_is_written_to() {
     }
 }
 
-#[tokio::test]
-async fn e7_it_is_written_down_who_did_what() {
-    let Some(fresh) = Fresh::new().await else { return };
-    assert_audit(audit(fresh.pool.clone())).await;
+/// What people did is written down, and by whom (E7).
+mod suite_of_the_audit {
+    async fn book() -> Option<super::super::Book<super::Fresh>> {
+        let fresh = super::Fresh::new().await?;
+        let audit = super::audit(fresh.pool.clone());
+        Some(super::super::Book { audit, _alive: fresh })
+    }
+
+    outbox::audit_suite!(book());
 }

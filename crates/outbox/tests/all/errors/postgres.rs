@@ -5,7 +5,7 @@ use outbox::postgres::{audit, error_log, mapped_error_log};
 use outbox::{ErrorKind, Message, Outcome, Sink};
 use sqlx::{AssertSqlSafe, PgPool};
 
-use super::{Fixture, all_columns, assert_audit, assert_few, failure, few_columns};
+use super::{Fixture, all_columns, assert_few, failure, few_columns};
 use crate::postgres::Log;
 
 async fn run(pool: &PgPool, sql: &str) {
@@ -80,8 +80,13 @@ async fn k4_a_missing_table_charges_nobody() {
     assert_eq!(sink.deliver(&messages).await, vec![Outcome::Delivered; 2]);
 }
 
-#[tokio::test]
-async fn e7_it_is_written_down_who_did_what() {
-    let Some(log) = Log::pooled().await else { return };
-    assert_audit(audit(log.outbox.pool().clone())).await;
+/// What people did is written down, and by whom (E7).
+mod suite_of_the_audit {
+    async fn book() -> Option<super::super::Book<super::Log>> {
+        let log = super::Log::pooled().await?;
+        let audit = super::audit(log.outbox.pool().clone());
+        Some(super::super::Book { audit, _alive: log })
+    }
+
+    outbox::audit_suite!(book());
 }

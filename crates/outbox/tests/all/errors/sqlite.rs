@@ -4,7 +4,7 @@ use outbox::errors::ErrorTable;
 use outbox::sqlite::{audit, error_log, mapped_error_log};
 use sqlx::AssertSqlSafe;
 
-use super::{Fixture, all_columns, assert_audit, few_columns};
+use super::{Fixture, all_columns, few_columns};
 use crate::sqlite::Fresh;
 
 async fn ours() -> Option<Fixture<Fresh>> {
@@ -58,8 +58,13 @@ async fn e3_an_error_table_as_the_application_has_it_is_written_to() {
     }
 }
 
-#[tokio::test]
-async fn e7_it_is_written_down_who_did_what() {
-    let fresh = Fresh::new().await;
-    assert_audit(audit(fresh.outbox.pool().clone())).await;
+/// What people did is written down, and by whom (E7).
+mod suite_of_the_audit {
+    async fn book() -> Option<super::super::Book<super::Fresh>> {
+        let fresh = super::Fresh::new().await;
+        let audit = super::audit(fresh.outbox.pool().clone());
+        Some(super::super::Book { audit, _alive: fresh })
+    }
+
+    outbox::audit_suite!(book());
 }

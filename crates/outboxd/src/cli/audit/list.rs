@@ -7,7 +7,7 @@ use outbox::audit::{Entry, Filter};
 use serde_json::{Value, json};
 
 use super::args::AuditListArgs;
-use super::no_book;
+use super::no_table;
 use crate::backends::Databases;
 use crate::cli::list::shorten;
 use crate::cli::output::Output;
@@ -33,7 +33,8 @@ pub async fn list(args: &AuditListArgs, plan: &Plan, output: &mut Output) -> any
         ..Filter::default()
     };
     let listed = async { Databases::default().audit(&audit.connection).await?.list(&filter).await };
-    let entries = listed.await.map_err(|error| no_book(&audit.connection, &error))?;
+    let entries =
+        listed.await.map_err(|error| no_table("cannot read who did what", &audit.connection, &error))?;
     let limit = usize::try_from(args.limit).unwrap_or(usize::MAX);
     let next = entries.last().filter(|_| entries.len() >= limit).map(|last| last.seq);
     if output.is_json() {

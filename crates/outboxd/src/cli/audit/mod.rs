@@ -123,14 +123,19 @@ fn is_chosen(plan: &Plan) -> bool {
 }
 
 fn no_book(connection: &Connection, error: &outbox::Error) -> Trouble {
+    no_table("cannot write down who does this", connection, error)
+}
+
+/// The book cannot be used for what is being done.
+fn no_table(doing: &str, connection: &Connection, error: &outbox::Error) -> Trouble {
     if error.kind() == ErrorKind::NotMigrated {
-        let what = format!("cannot write down who does this: '{}' has no table for it", connection.name);
+        let what = format!("{doing}: '{}' has no table for it", connection.name);
         let name = &connection.name;
         let help =
             format!("add [audit] with on = \"{name}\" or another database, then run `outboxd migrate`");
         return Trouble::new(Exit::Failed, what, help);
     }
-    Trouble::at_database("cannot write down who does this", connection, error)
+    Trouble::at_database(doing, connection, error)
 }
 
 impl Page<'_> {

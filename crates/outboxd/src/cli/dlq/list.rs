@@ -23,7 +23,8 @@ pub async fn list(args: &DlqListArgs, plan: &Plan, output: &mut Output) -> anyho
         let letters: Vec<Value> = found.iter().map(|dead| dead.to_json()).collect();
         output.json(&json!({ "letters": letters, "more": more }))?;
     } else if found.is_empty() {
-        output.note("no dead letter matches");
+        let where_seen = if troubles.is_empty() { "" } else { " in what could be looked at" };
+        output.note(format_args!("no dead letter matches{where_seen}"));
     } else {
         write_table(&found, output)?;
     }

@@ -58,6 +58,55 @@ pub async fn desks<'p>(plan: &'p Plan, name: Option<&str>) -> Result<Vec<Desk<'p
     Ok(desks)
 }
 
+/// What is chosen, table by table.
+pub struct Found<'p> {
+    /// Every table that was looked at, with what is meant of it.
+    pub tables: Vec<(Desk<'p>, Vec<ErrorRecord>)>,
+    /// How many there are in all.
+    pub matched: u64,
+    missing: Vec<String>,
+}
+
+impl<'p> Found<'p> {
+    /// Looks for what is chosen, and shows what is meant.
+    pub async fn look(plan: &'p Plan, chosen: &Chosen, output: &Output) -> Result<Self, Trouble> {
+        let mut tables = Vec::new();
+        for desk in desks(plan, chosen.sink.as_deref()).await? {
+            let records = desk.choose(chosen).await?;
+            tables.push((desk, records));
+        }
+        let all = || tables.iter().flat_map(|(_, records)| records);
+        let (matched, missing) = (all().count() as u64, chosen.missing(all()));
+        preview(all(), output);
+        Ok(Self { tables, matched, missing })
+    }
+
+    /// Says what was done, and what was asked for by name and is not there. `done` is how many, if anybody said yes.
+    pub fn report(
+        self,
+        verb: &str,
+        participle: &str,
+        done: Option<u64>,
+        output: &mut Output,
+    ) -> anyhow::Result<Exit> {
+        let Self { matched, missing, .. } = self;
+        if output.is_json() {
+            let changed = done.unwrap_or_default();
+            output
+                .json(&json!({ "verb": verb, "matched": matched, "changed": changed, "missing": missing }))?;
+        } else {
+            let (count, what) = done.map_or((matched, "matched"), |done| (done, participle));
+            output.line(format_args!("{} {what}", errors(count)))?;
+        }
+        told_missing(&missing)
+    }
+}
+
+/// A number of errors, in words.
+pub fn errors(count: u64) -> String {
+    format!("{count} error{}", if count == 1 { "" } else { "s" })
+}
+
 impl<'p> Desk<'p> {
     /// Something failed at the table.
     pub fn trouble(&self, doing: &str, error: &outbox::Error) -> Trouble {

@@ -11,8 +11,7 @@ use serde_json::json;
 use tokio::time::{Instant, sleep_until};
 
 use super::args::ErrorsRetryArgs;
-use super::desk::{Desk, desks, preview, told_missing};
-use super::resolve::errors;
+use super::desk::{Desk, Found, errors};
 use crate::backends;
 use crate::cli::audit::Book;
 use crate::cli::consent::{Answer, ask};
@@ -23,17 +22,11 @@ use crate::trouble::{Exit, Trouble};
 
 /// Sends errors back; tells first how many are meant.
 pub async fn retry(args: &ErrorsRetryArgs, plan: &Plan, output: &mut Output) -> anyhow::Result<Exit> {
-    let mut found = Vec::new();
-    for desk in desks(plan, args.chosen.sink.as_deref()).await? {
-        let records = desk.choose(&args.chosen).await?;
-        found.push((desk, records));
-    }
-    let all = || found.iter().flat_map(|(_, records)| records);
-    let (matched, missing) = (all().count() as u64, args.chosen.missing(all()));
-    preview(all(), output);
+    let found = Found::look(plan, &args.chosen, output).await?;
+    let matched = found.matched;
     // All ways are known before the first message goes.
     let mut ways = Ways::default();
-    for (desk, records) in &found {
+    for (desk, records) in &found.tables {
         for record in records {
             ways.find(plan, desk.sink, &record.origin)?;
         }
@@ -45,7 +38,7 @@ pub async fn retry(args: &ErrorsRetryArgs, plan: &Plan, output: &mut Output) -> 
         let progress = ProgressBar::with_draw_target(Some(matched), ProgressDrawTarget::stderr());
         progress.set_style(ProgressStyle::with_template("{bar:30} {pos} of {len}, {per_sec}")?);
         let mut next = Instant::now();
-        for (desk, records) in found.iter().filter(|(_, records)| !records.is_empty()) {
+        for (desk, records) in found.tables.iter().filter(|(_, records)| !records.is_empty()) {
             let ids: Vec<MessageId> = records.iter().map(|record| record.message_id.clone()).collect();
             let page = book.begin("errors.retry", &desk.name(), &ids, args.chosen.to_json()).await?;
             let mut here = 0;
@@ -67,16 +60,7 @@ pub async fn retry(args: &ErrorsRetryArgs, plan: &Plan, output: &mut Output) -> 
         }
         progress.finish_and_clear();
     }
-    if output.is_json() {
-        output.json(
-            &json!({ "verb": "errors retry", "matched": matched, "changed": done, "missing": missing }),
-        )?;
-    } else if answer == Answer::Yes {
-        output.line(format_args!("{} sent back", errors(done)))?;
-    } else {
-        output.line(format_args!("{} matched", errors(matched)))?;
-    }
-    told_missing(&missing)
+    found.report("errors retry", "sent back", (answer == Answer::Yes).then_some(done), output)
 }
 
 /// Sends one back, and notes it once it has arrived. Whoever is cut off in between sends it twice.

@@ -189,9 +189,12 @@ fn e7_verbs_of_before_are_written_down_too() {
 
 #[test]
 fn e7_without_a_place_to_write_it_down_nothing_is_done() {
-    let two = RELAY.replace("[connections]", "[connections]\nother = \"sqlite:other.db\"");
+    // Two databases with a log each: neither is the obvious place.
+    let two = RELAY
+        .replace("[connections]", "[connections]\nother = \"sqlite:other.db\"\nbare = \"sqlite:bare.db\"")
+        + "[sources.bills]\non = \"other\"\n[pipes.bills]\nfrom = \"bills\"\nto = \"lines\"\n";
     let program = Program::migrated(&two);
-    program.send("a");
+    program.ok(&["send", "--source", "orders", "--type", "order.created", "--key", "a", "--data", "{}"]);
     program.ok(&["run", "--once"]);
     let refused = program.run(&["dlq", "discard", "--yes"]);
     assert_eq!(refused.code, 3, "{refused:#?}");
@@ -200,7 +203,7 @@ fn e7_without_a_place_to_write_it_down_nothing_is_done() {
         "{refused:#?}"
     );
     assert_eq!(program.json(&["dlq", "list"])["letters"].as_array().unwrap().len(), 1);
-    program.write("outboxd.toml", &format!("{two}[audit]\non = \"other\"\n"));
+    program.write("outboxd.toml", &format!("{two}[audit]\non = \"bare\"\n"));
     let unready = program.run(&["dlq", "discard", "--yes"]);
     assert!(unready.stderr.contains("run `outboxd migrate`"), "{unready:#?}");
     program.ok(&["migrate"]);
