@@ -3,7 +3,7 @@
 //! It is one consumer's memory. A broker tells nobody what is in its retry queues, so what another consumer moved
 //! there is not known here: order through retries needs one consumer per queue (or per partition).
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -16,27 +16,56 @@ const GRACE: Duration = Duration::from_secs(60);
 /// So long after it was due it is not waited for, whatever there is to read: another consumer may have it.
 const LONGEST: Duration = Duration::from_secs(15 * 60);
 
-/// The messages of one key that are not done, oldest first.
+/// The messages of one key that are not done. A hot key can have many thousands, so nothing here walks along all of them.
 #[derive(Debug, Default)]
 struct Line {
-    waiting: VecDeque<Waiting>,
+    /// Their numbers, in the order in which they came first.
+    numbers: HashMap<MessageId, u64>,
+    next: u64,
+    /// Those in a retry queue, until about when.
+    away: BTreeMap<u64, (MessageId, Instant)>,
+    /// Those that have come back, to be delivered.
+    here: BTreeSet<u64>,
     /// The delay of the queue in which they wait; those behind follow the first there.
     step: Duration,
 }
 
-#[derive(Debug)]
-struct Waiting {
-    id: MessageId,
-    /// In a retry queue until about then; none if it is here, to be delivered.
-    away: Option<Instant>,
+impl Line {
+    /// Whether one before this number, or any if there is none, is away and may still come back to us. Those that may
+    /// not are forgotten.
+    fn waits(&mut self, number: Option<u64>, drained: Option<Instant>, now: Instant) -> bool {
+        while let Some(first) = self.away.first_entry() {
+            if number.is_some_and(|number| *first.key() >= number) {
+                return false;
+            }
+            if is_awaited(first.get().1, drained, now) {
+                return true;
+            }
+            self.numbers.remove(&first.remove().0);
+        }
+        false
+    }
+
+    fn come(&mut self, number: u64) {
+        self.away.remove(&number);
+        self.here.insert(number);
+    }
+
+    fn leave(&mut self, id: &MessageId, until: Instant) {
+        let number = *self.numbers.entry(id.clone()).or_insert(self.next);
+        self.next = self.next.max(number + 1);
+        self.here.remove(&number);
+        self.away.insert(number, (id.clone(), until));
+    }
+
+    fn is_empty(&self) -> bool {
+        self.numbers.is_empty()
+    }
 }
 
-impl Waiting {
-    /// Whether it may still come back to us.
-    fn is_awaited(&self, drained: Option<Instant>, now: Instant) -> bool {
-        let Some(until) = self.away else { return true };
-        until + LONGEST > now && drained.is_none_or(|drained| until + GRACE > drained)
-    }
+/// Whether what was to be away until then may still come back to us.
+fn is_awaited(until: Instant, drained: Option<Instant>, now: Instant) -> bool {
+    until + LONGEST > now && drained.is_none_or(|drained| until + GRACE > drained)
 }
 
 /// The keys that are held, with what they wait for.
@@ -56,24 +85,17 @@ impl Held {
     /// A message has come: whether an earlier one of its key is still away.
     pub(crate) fn came(&mut self, key: &str, id: &MessageId, now: Instant) -> Came {
         let Some(line) = self.keys.get_mut(key) else { return Came::New };
-        let drained = self.drained;
-        line.waiting.retain(|other| other.id == *id || other.is_awaited(drained, now));
-        if line.waiting.is_empty() {
+        let number = line.numbers.get(id).copied();
+        if line.waits(number, self.drained, now) {
+            return Came::Held;
+        }
+        if line.is_empty() {
             self.keys.remove(key);
             return Came::New;
         }
-        let place = line.waiting.iter().position(|other| other.id == *id);
-        let earlier = place.unwrap_or(line.waiting.len());
-        if line.waiting.iter().take(earlier).any(|other| other.away.is_some()) {
-            return Came::Held;
-        }
-        match place {
-            Some(place) => {
-                line.waiting[place].away = None;
-                Came::Back
-            }
-            None => Came::New,
-        }
+        let Some(number) = number else { return Came::New };
+        line.come(number);
+        Came::Back
     }
 
     /// All that the broker had to give was read and settled.
@@ -86,29 +108,28 @@ impl Held {
     /// claimed as the first of its key, unless it is in the same claim: the other may yet fail.
     pub(crate) fn follows(&self, key: &str, id: &MessageId) -> bool {
         let Some(line) = self.keys.get(key) else { return false };
-        line.waiting.iter().take_while(|other| other.id != *id).any(|other| other.away.is_none())
+        let before = line.numbers.get(id).copied().unwrap_or(u64::MAX);
+        line.here.first().is_some_and(|first| *first < before)
     }
 
     /// A message is in a retry queue for `step`.
     pub(crate) fn moved(&mut self, key: &str, id: &MessageId, step: Duration, now: Instant) {
         if self.keys.len() >= self.sweep_at.max(FEW) {
-            self.keys.retain(|_, line| line.waiting.iter().any(|it| it.is_awaited(self.drained, now)));
+            let drained = self.drained;
+            self.keys.retain(|_, line| {
+                !line.here.is_empty() || line.away.values().any(|(_, until)| is_awaited(*until, drained, now))
+            });
             self.sweep_at = self.keys.len() * 2;
         }
         let line = self.keys.entry(key.to_owned()).or_default();
         line.step = step;
-        let away = Some(now + step);
-        match line.waiting.iter_mut().find(|other| other.id == *id) {
-            Some(waiting) => waiting.away = away,
-            None => line.waiting.push_back(Waiting { id: id.clone(), away }),
-        }
+        line.leave(id, now + step);
     }
 
     /// A message was found in a retry queue, where somebody else or an earlier life of ours put it for `step`.
     #[cfg(feature = "kafka")]
     pub(crate) fn found(&mut self, key: &str, id: &MessageId, step: Duration, now: Instant) {
-        let line = self.keys.get(key);
-        if line.is_none_or(|line| line.waiting.iter().all(|other| other.id != *id)) {
+        if self.keys.get(key).is_none_or(|line| !line.numbers.contains_key(id)) {
             self.moved(key, id, step, now);
         }
     }
@@ -116,9 +137,8 @@ impl Held {
     /// A message that had come back was put back untried: until it comes again it is away.
     #[cfg(feature = "kafka")]
     pub(crate) fn released(&mut self, key: &str, id: &MessageId, now: Instant) {
-        let line = self.keys.get_mut(key);
-        if let Some(waiting) = line.and_then(|line| line.waiting.iter_mut().find(|other| other.id == *id)) {
-            waiting.away = Some(now);
+        if let Some(line) = self.keys.get_mut(key).filter(|line| line.numbers.contains_key(id)) {
+            line.leave(id, now);
         }
     }
 
@@ -126,16 +146,20 @@ impl Held {
     #[cfg(feature = "rabbitmq")]
     pub(crate) fn lose(&mut self) {
         self.keys.retain(|_, line| {
-            line.waiting.retain(|other| other.away.is_some());
-            !line.waiting.is_empty()
+            let here = std::mem::take(&mut line.here);
+            line.numbers.retain(|_, number| !here.contains(number));
+            !line.is_empty()
         });
     }
 
     /// A message is done with, one way or the other.
     pub(crate) fn gone(&mut self, key: &str, id: &MessageId) {
         let Some(line) = self.keys.get_mut(key) else { return };
-        line.waiting.retain(|other| other.id != *id);
-        if line.waiting.is_empty() {
+        if let Some(number) = line.numbers.remove(id) {
+            line.away.remove(&number);
+            line.here.remove(&number);
+        }
+        if line.is_empty() {
             self.keys.remove(key);
         }
     }
@@ -187,6 +211,19 @@ mod tests {
         assert_eq!(held.came("k", &id("4"), now), Came::New);
         held.gone("k", &id("1"));
         held.gone("k", &id("2"));
+        assert!(held.keys.is_empty());
+    }
+
+    #[test]
+    fn many_messages_of_one_key_are_not_walked_along() {
+        let (mut held, now) = (Held::default(), Instant::now());
+        let ids: Vec<MessageId> = (0..100_000).map(|n| id(&n.to_string())).collect();
+        // Walking along would take ten thousand million steps here, and the test would not end.
+        ids.iter().for_each(|id| held.moved("k", id, STEP, now));
+        ids.iter().skip(1).for_each(|id| assert_eq!(held.came("k", id, now), Came::Held));
+        ids.iter().for_each(|id| assert_eq!(held.came("k", id, now), Came::Back));
+        assert!(held.follows("k", &ids[99_999]));
+        ids.iter().for_each(|id| held.gone("k", id));
         assert!(held.keys.is_empty());
     }
 

@@ -23,7 +23,7 @@ use super::error::code_of;
 use super::record::Record;
 use super::session::Ear;
 use super::shelf::{Entry, Now};
-use super::stock::{Room, Stock};
+use super::stock::{Fetch, Room, Stock};
 use super::thread::on_thread;
 use crate::broker::Picks;
 
@@ -80,8 +80,8 @@ impl Shared {
         self.stock.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes a record in; tells which partition the client should fetch no more of.
-    fn take_in(&self, message: &BorrowedMessage<'_>) -> Option<Place> {
+    /// Takes a record in; tells what the client should do about its partition.
+    fn take_in(&self, message: &BorrowedMessage<'_>) -> Option<(Place, Fetch)> {
         let place = self.catalog.place(message.topic(), message.partition())?;
         if Record::mark(message).is_some() {
             // Not a message: it says of one among dead letters that somebody has dealt with it.
@@ -90,9 +90,9 @@ impl Shared {
         let work = &self.catalog.work(&place).name;
         let record = Record::copy(message);
         let entry = Entry::new(place, message.offset(), record, work, &self.picks, self.max_payload);
-        let is_full = self.stock().push(entry, Now::get());
+        let fetch = self.stock().push(entry, Now::get());
         self.arrived.notify_one();
-        is_full.then_some(place)
+        Some((place, fetch))
     }
 
     fn list(&self, places: &[Place]) -> TopicPartitionList {
@@ -283,14 +283,16 @@ fn poll(consumer: &BaseConsumer<Member>, shared: &Shared, stop: &AtomicBool) {
     let (mut paused, mut looked) = (false, Instant::now());
     while !stop.load(Ordering::Relaxed) {
         match consumer.poll(if paused { POLL_PAUSED } else { POLL }) {
-            Some(Ok(message)) => {
-                if let Some(place) = shared.take_in(&message) {
+            Some(Ok(message)) => match shared.take_in(&message) {
+                Some((place, Fetch::Pause)) => {
                     paused = true;
                     if let Err(error) = consumer.pause(&shared.list(&[place])) {
                         tracing::debug!(%error, "could not pause a partition");
                     }
                 }
-            }
+                Some((_, Fetch::Again)) => read_again(consumer, shared),
+                Some((_, Fetch::On)) | None => {}
+            },
             Some(Err(error)) => shared.note(&error),
             None => {}
         }
@@ -303,6 +305,27 @@ fn poll(consumer: &BaseConsumer<Member>, shared: &Shared, stop: &AtomicBool) {
             {
                 tracing::debug!(%error, "could not resume a partition");
             }
+        }
+    }
+}
+
+/// Goes back in the partitions whose log is another than it was. Where that fails it is tried with the next record:
+/// until then nothing more is taken in of the partition.
+fn read_again(consumer: &BaseConsumer<Member>, shared: &Shared) {
+    let again = shared.stock().again();
+    for (place, offset) in again {
+        let topic = shared.catalog.name(&place);
+        match consumer.seek(&topic, place.partition, Offset::Offset(offset), shared.timeout) {
+            Ok(()) => {
+                shared.stock().renew(&place);
+                tracing::warn!(
+                    topic = &*topic,
+                    partition = place.partition,
+                    offset,
+                    "the log of a partition is another than it was: it is read from here again"
+                );
+            }
+            Err(error) => tracing::debug!(%error, "could not go back in a partition"),
         }
     }
 }

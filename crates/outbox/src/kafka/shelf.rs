@@ -101,6 +101,8 @@ pub(super) struct Shelf {
     /// The client has been told to fetch no more.
     pub(super) paused: bool,
     pub(super) offsets: Offsets,
+    /// The log is another than it was, and has to be read from here again.
+    pub(super) again: Option<i64>,
     ahead: BTreeMap<i64, Arc<Entry>>,
     /// What is here weighs this much, also what waits for its next try.
     bytes: usize,
@@ -115,20 +117,28 @@ impl Shelf {
             revoked: false,
             paused: false,
             offsets: Offsets::default(),
+            again: None,
             ahead: BTreeMap::new(),
             bytes: 0,
             kept: BTreeMap::new(),
         }
     }
 
-    /// Takes a record in; one that was read before is not taken again.
+    /// Takes a record in. Not one that is behind what was read: the topic was made anew, or its log was cut off, and what
+    /// is here is of the log that was.
     pub(super) fn push(&mut self, entry: Arc<Entry>) -> bool {
-        let is_new = self.offsets.read(entry.offset);
-        if is_new {
-            self.bytes += entry.weight();
-            self.ahead.insert(entry.offset, entry);
+        if self.again.is_some() || self.offsets.is_behind(entry.offset) {
+            self.again.get_or_insert(entry.offset);
+            return false;
         }
-        is_new
+        if self.committed.is_some_and(|committed| entry.offset < committed) {
+            // It was committed of the log that was.
+            self.committed = None;
+        }
+        self.offsets.read(entry.offset);
+        self.bytes += entry.weight();
+        self.ahead.insert(entry.offset, entry);
+        true
     }
 
     /// How much is on it. What waits for its next try takes as much memory as what was not handed out yet.

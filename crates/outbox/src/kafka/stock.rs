@@ -31,6 +31,16 @@ pub(super) struct Handed {
     pub(super) set_aside: bool,
 }
 
+/// What the client should do about a partition.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Fetch {
+    On,
+    /// There is no room for more.
+    Pause,
+    /// Read it again, from where [`Stock::again`] tells.
+    Again,
+}
+
 /// Whose the partitions of a claim are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Standing {
@@ -129,20 +139,34 @@ impl Stock {
         paused
     }
 
-    /// Takes a record in. Tells whether the client should fetch no more of its partition.
-    pub(super) fn push(&mut self, entry: Entry, now: Now) -> bool {
+    /// Takes a record in. Tells what the client should do about its partition.
+    pub(super) fn push(&mut self, entry: Entry, now: Now) -> Fetch {
         let share = self.share();
-        let Some(shelf) = self.shelves.get_mut(&entry.place) else { return false };
+        let Some(shelf) = self.shelves.get_mut(&entry.place) else { return Fetch::On };
         let (place, entry) = (entry.place, Arc::new(entry));
         if !shelf.push(entry.clone()) {
-            return false;
+            return Fetch::Again;
         }
         let is_full = !shelf.paused && is_over(shelf.load(), share);
         shelf.paused |= is_full;
         if let (Some(step), Some(key)) = (place.step, &entry.message.key) {
             self.lane(&place).found(key, &entry.message.id, step, now.instant);
         }
-        is_full
+        if is_full { Fetch::Pause } else { Fetch::On }
+    }
+
+    /// The partitions whose log is another than it was, and from where they have to be read again.
+    pub(super) fn again(&self) -> Vec<(Place, i64)> {
+        self.shelves.iter().filter_map(|(place, shelf)| Some((*place, shelf.again?))).collect()
+    }
+
+    /// A partition is read again: what was read of the log that was is forgotten.
+    pub(super) fn renew(&mut self, place: &Place) {
+        let Some(shelf) = self.shelves.get_mut(place) else { return };
+        self.epochs += 1;
+        let (revoked, paused) = (shelf.revoked, shelf.paused);
+        *shelf = Shelf::new(self.epochs, None);
+        (shelf.revoked, shelf.paused) = (revoked, paused);
     }
 
     /// What one partition may have of the room.

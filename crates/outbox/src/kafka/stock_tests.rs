@@ -47,7 +47,7 @@ fn entry(place: Place, offset: i64, key: &str, ago: Duration, wait: Duration) ->
     Entry::new(place, offset, Record::copy(&message), "t", &Picks::default(), 1 << 20)
 }
 
-fn push(stock: &mut Stock, place: Place, offset: i64, key: &str) -> bool {
+fn push(stock: &mut Stock, place: Place, offset: i64, key: &str) -> Fetch {
     stock.push(entry(place, offset, key, Duration::ZERO, STEP), Now::get())
 }
 
@@ -69,7 +69,7 @@ fn partitions_take_turns_and_none_is_handed_out_twice() {
         push(&mut stock, work(0), offset, "");
         push(&mut stock, work(1), offset, "");
     }
-    assert!(!push(&mut stock, work(7), 0, ""), "what is not ours is not taken");
+    assert_eq!(push(&mut stock, work(7), 0, ""), Fetch::On, "what is not ours is not taken");
     let first = stock.take(2, Now::get()).unwrap();
     let second = stock.take(2, Now::get()).unwrap();
     assert_eq!((offsets(&first), offsets(&second)), (vec![(0, 0), (0, 1)], vec![(1, 0), (1, 1)]));
@@ -100,7 +100,6 @@ fn what_comes_back_to_us_with_its_offset_is_kept_and_the_rest_is_lost() {
     let starts = stock.assign(&[work(0), work(1)], Some(&committed));
     assert_eq!(starts, [(work(0), Some(8)), (work(1), Some(8))]);
     assert_eq!(stock.standing(&handed.items), Standing::Ours);
-    assert!(!push(&mut stock, work(0), 7, ""), "it was read before");
     // Somebody else had the second meanwhile.
     stock.revoke();
     let other = BTreeMap::from([(work(0), 5), (work(1), 6)]);
@@ -120,16 +119,44 @@ fn what_comes_back_to_us_with_its_offset_is_kept_and_the_rest_is_lost() {
 }
 
 #[test]
+fn a_log_that_was_cut_off_is_read_again_from_where_it_begins_and_the_old_one_is_lost() {
+    let mut stock = stock(100);
+    stock.assign(&[work(0), work(1)], Some(&BTreeMap::from([(work(0), 5)])));
+    for offset in 5..8 {
+        assert_eq!(push(&mut stock, work(0), offset, ""), Fetch::On);
+    }
+    let old = stock.take(2, Now::get()).unwrap();
+    // The client begins anew; until it has gone back nothing is taken in, so that nothing is left out.
+    assert_eq!(push(&mut stock, work(0), 2, ""), Fetch::Again);
+    assert_eq!(push(&mut stock, work(0), 9, ""), Fetch::Again);
+    assert_eq!(stock.again(), [(work(0), 2)]);
+    stock.renew(&work(0));
+    assert!(stock.again().is_empty());
+    assert_eq!(stock.standing(&old.items), Standing::Lost);
+    assert_eq!(push(&mut stock, work(0), 2, ""), Fetch::On);
+    let new = stock.take(9, Now::get()).unwrap();
+    assert_eq!(offsets(&new), [(0, 2)], "not what was left of the old one");
+    assert_eq!(settle(&mut stock, &new, &[End::Done]), [(work(0), 3)]);
+    // The same where the offset that was committed is of the log that was.
+    stock.revoke();
+    stock.assign(&[work(0)], Some(&BTreeMap::from([(work(0), 9)])));
+    assert_eq!(push(&mut stock, work(0), 0, ""), Fetch::On);
+    let new = stock.take(9, Now::get()).unwrap();
+    assert_eq!(settle(&mut stock, &new, &[End::Done]), [(work(0), 1)]);
+}
+
+#[test]
 fn a_full_partition_is_not_fetched_until_there_is_room_and_stops_no_other() {
     let mut stock = stock(8);
     stock.assign(&[work(0), work(1)], Some(&BTreeMap::new()));
-    let full: Vec<bool> = (0..5).map(|offset| push(&mut stock, work(0), offset, "")).collect();
-    assert_eq!(full, [false, false, false, true, false], "told once, at its half of the room");
-    assert!(!push(&mut stock, work(1), 0, ""));
+    let full: Vec<Fetch> = (0..5).map(|offset| push(&mut stock, work(0), offset, "")).collect();
+    let (on, pause) = (Fetch::On, Fetch::Pause);
+    assert_eq!(full, [on, on, on, pause, on], "told once, at its half of the room");
+    assert_eq!(push(&mut stock, work(1), 0, ""), Fetch::On);
     assert_eq!(stock.roomy(), (vec![], true));
     stock.take(3, Now::get()).unwrap();
     assert_eq!(stock.roomy(), (vec![work(0)], false));
-    assert!((5..9).any(|offset| push(&mut stock, work(0), offset, "")));
+    assert!((5..9).any(|offset| push(&mut stock, work(0), offset, "") == pause));
     assert_eq!(stock.revoke(), [work(0)], "the client has to be told, for it remembers");
     assert_eq!(stock.roomy(), (vec![], false));
 }
@@ -225,11 +252,11 @@ fn what_is_kept_here_takes_room_until_it_is_done() {
     for room in [Room { messages: 4, bytes: 1 << 20 }, Room { messages: 1000, bytes: 2000 }] {
         let (mut stock, now) = (Stock::new(Steps::new(&[STEP]), room), Now::get());
         stock.assign(&[work(0)], Some(&BTreeMap::new()));
-        (0..3).for_each(|offset| assert!(!push(&mut stock, work(0), offset, ""), "{room:?}"));
+        (0..3).for_each(|offset| assert_eq!(push(&mut stock, work(0), offset, ""), Fetch::On, "{room:?}"));
         let handed = stock.take(9, now).unwrap();
         let kept = End::Kept { due: now.instant + STEP, attempts: 1 };
         settle(&mut stock, &handed, &[kept.clone(), kept.clone(), kept]);
-        assert!(push(&mut stock, work(0), 3, ""), "it is full: {room:?}");
+        assert_eq!(push(&mut stock, work(0), 3, ""), Fetch::Pause, "it is full: {room:?}");
         assert_eq!(stock.roomy(), (vec![], true));
         let later = Now { instant: now.instant + STEP, ..now };
         let again = stock.take(9, later).unwrap();

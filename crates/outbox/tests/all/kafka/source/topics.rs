@@ -80,6 +80,31 @@ async fn a_group_that_begins_now_passes_over_what_was_there_and_nothing_else() {
 }
 
 #[tokio::test]
+async fn d3_a_topic_that_is_made_anew_under_a_reader_is_read_from_its_beginning() {
+    let Some(kafka) = apache().await else { return };
+    let topic = kafka.topic(1).await.unwrap();
+    let some = |name: &str, count: i32| -> Vec<_> {
+        (0..count).map(|n| named(format!("{name} {n}"), &n.to_string())).collect()
+    };
+    enqueue(kafka, &topic, &some("old", 6)).await;
+    let source = group(kafka, config(&topic, &topic));
+    let claims = claim_of(&source, 6).await;
+    settle(&source, &claims, |_| Verdict::Done).await;
+    kafka.delete_topic(&topic).await.unwrap();
+    while kafka.create_topic(&topic, 1, &[]).await.is_err() {
+        tokio::task::yield_now().await;
+    }
+    let news = some("new", 3);
+    enqueue(kafka, &topic, &news).await;
+    let claims = claim_of(&source, 3).await;
+    let came: Vec<String> = claims.iter().flat_map(|claim| names(&claim.messages)).collect();
+    assert_eq!(came, names(&news));
+    settle(&source, &claims, |_| Verdict::Done).await;
+    assert_eq!(kafka.committed(&topic, &topic).await.unwrap(), [Some(3)]);
+    source.close().await.unwrap();
+}
+
+#[tokio::test]
 async fn two_topics_are_read_by_one_group_each_with_its_own_dead_letters() {
     let Some(kafka) = apache().await else { return };
     let (one, two) = (kafka.topic(1).await.unwrap(), kafka.topic(2).await.unwrap());
