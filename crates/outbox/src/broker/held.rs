@@ -10,11 +10,8 @@ use tokio::time::Instant;
 
 use crate::message::MessageId;
 
-/// So long after it was due, what has not come back has gone to somebody else, if all that the broker had was read since.
+/// What was due so long before all that the broker had was read has gone to somebody else.
 const GRACE: Duration = Duration::from_secs(60);
-
-/// So long after it was due it is not waited for, whatever there is to read: another consumer may have it.
-const LONGEST: Duration = Duration::from_secs(15 * 60);
 
 /// The messages of one key that are not done. A hot key can have many thousands, so nothing here walks along all of them.
 #[derive(Debug, Default)]
@@ -33,12 +30,12 @@ struct Line {
 impl Line {
     /// Whether one before this number, or any if there is none, is away and may still come back to us. Those that may
     /// not are forgotten.
-    fn waits(&mut self, number: Option<u64>, drained: Option<Instant>, now: Instant) -> bool {
+    fn waits(&mut self, number: Option<u64>, drained: Option<Instant>) -> bool {
         while let Some(first) = self.away.first_entry() {
             if number.is_some_and(|number| *first.key() >= number) {
                 return false;
             }
-            if is_awaited(first.get().1, drained, now) {
+            if is_awaited(first.get().1, drained) {
                 return true;
             }
             self.numbers.remove(&first.remove().0);
@@ -64,15 +61,15 @@ impl Line {
 }
 
 /// Whether what was to be away until then may still come back to us.
-fn is_awaited(until: Instant, drained: Option<Instant>, now: Instant) -> bool {
-    until + LONGEST > now && drained.is_none_or(|drained| until + GRACE > drained)
+fn is_awaited(until: Instant, drained: Option<Instant>) -> bool {
+    drained.is_none_or(|drained| until + GRACE > drained)
 }
 
 /// The keys that are held, with what they wait for.
 #[derive(Debug, Default)]
 pub(crate) struct Held {
     keys: HashMap<String, Line>,
-    /// When there was nothing left to read.
+    /// All that the broker had at this time was read.
     drained: Option<Instant>,
     /// With so many keys it is time to look which of them nobody will hear of again.
     sweep_at: usize,
@@ -83,10 +80,10 @@ const FEW: usize = 1_024;
 
 impl Held {
     /// A message has come: whether an earlier one of its key is still away.
-    pub(crate) fn came(&mut self, key: &str, id: &MessageId, now: Instant) -> Came {
+    pub(crate) fn came(&mut self, key: &str, id: &MessageId) -> Came {
         let Some(line) = self.keys.get_mut(key) else { return Came::New };
         let number = line.numbers.get(id).copied();
-        if line.waits(number, self.drained, now) {
+        if line.waits(number, self.drained) {
             return Came::Held;
         }
         if line.is_empty() {
@@ -98,10 +95,17 @@ impl Held {
         Came::Back
     }
 
-    /// All that the broker had to give was read and settled.
+    /// All that the broker had at this time was claimed.
     #[cfg(feature = "rabbitmq")]
-    pub(crate) fn drained(&mut self, now: Instant) {
-        self.drained = Some(now);
+    pub(crate) fn drained(&mut self, then: Instant) {
+        self.drained = Some(then);
+    }
+
+    /// Whether something is waited for that should have come long ago.
+    #[cfg(feature = "rabbitmq")]
+    pub(crate) fn is_overdue(&self, now: Instant) -> bool {
+        let first = |line: &Line| line.away.first_key_value().map(|(_, (_, until))| *until);
+        self.keys.values().filter_map(first).any(|until| until + GRACE <= now)
     }
 
     /// Whether an earlier message of its key has come back and is not done. What has waited and follows it must not be
@@ -117,7 +121,7 @@ impl Held {
         if self.keys.len() >= self.sweep_at.max(FEW) {
             let drained = self.drained;
             self.keys.retain(|_, line| {
-                !line.here.is_empty() || line.away.values().any(|(_, until)| is_awaited(*until, drained, now))
+                !line.here.is_empty() || line.away.values().any(|(_, until)| is_awaited(*until, drained))
             });
             self.sweep_at = self.keys.len() * 2;
         }
@@ -194,21 +198,17 @@ mod tests {
     #[test]
     fn later_ones_wait_until_the_earlier_are_back() {
         let (mut held, now) = (Held::default(), Instant::now());
-        assert_eq!(held.came("k", &id("1"), now), Came::New);
+        assert_eq!(held.came("k", &id("1")), Came::New);
         held.moved("k", &id("1"), STEP, now);
-        assert_eq!(held.came("k", &id("2"), now), Came::Held);
-        assert_eq!(held.came("other", &id("3"), now), Came::New);
+        assert_eq!(held.came("k", &id("2")), Came::Held);
+        assert_eq!(held.came("other", &id("3")), Came::New);
         held.moved("k", &id("2"), STEP, now);
         assert_eq!(held.step("k"), Some(STEP));
-        assert_eq!(held.came("k", &id("2"), now), Came::Held, "the first is still away");
+        assert_eq!(held.came("k", &id("2")), Came::Held, "the first is still away");
         held.moved("k", &id("2"), STEP, now);
-        assert_eq!(held.came("k", &id("1"), now), Came::Back);
-        assert_eq!(
-            held.came("k", &id("2"), now),
-            Came::Back,
-            "the first is here, so the lineup keeps the order"
-        );
-        assert_eq!(held.came("k", &id("4"), now), Came::New);
+        assert_eq!(held.came("k", &id("1")), Came::Back);
+        assert_eq!(held.came("k", &id("2")), Came::Back, "the first is here, so the lineup keeps the order");
+        assert_eq!(held.came("k", &id("4")), Came::New);
         held.gone("k", &id("1"));
         held.gone("k", &id("2"));
         assert!(held.keys.is_empty());
@@ -220,8 +220,8 @@ mod tests {
         let ids: Vec<MessageId> = (0..100_000).map(|n| id(&n.to_string())).collect();
         // Walking along would take ten thousand million steps here, and the test would not end.
         ids.iter().for_each(|id| held.moved("k", id, STEP, now));
-        ids.iter().skip(1).for_each(|id| assert_eq!(held.came("k", id, now), Came::Held));
-        ids.iter().for_each(|id| assert_eq!(held.came("k", id, now), Came::Back));
+        ids.iter().skip(1).for_each(|id| assert_eq!(held.came("k", id), Came::Held));
+        ids.iter().for_each(|id| assert_eq!(held.came("k", id), Came::Back));
         assert!(held.follows("k", &ids[99_999]));
         ids.iter().for_each(|id| held.gone("k", id));
         assert!(held.keys.is_empty());
@@ -232,12 +232,12 @@ mod tests {
     fn what_is_released_is_away_until_it_comes_again() {
         let (mut held, now) = (Held::default(), Instant::now());
         held.moved("k", &id("1"), STEP, now);
-        assert_eq!(held.came("k", &id("1"), now), Came::Back);
+        assert_eq!(held.came("k", &id("1")), Came::Back);
         held.released("k", &id("1"), now);
         held.released("k", &id("9"), now);
-        assert_eq!(held.came("k", &id("2"), now), Came::Held);
-        assert_eq!(held.came("k", &id("1"), now), Came::Back);
-        assert_eq!(held.came("k", &id("2"), now), Came::New);
+        assert_eq!(held.came("k", &id("2")), Came::Held);
+        assert_eq!(held.came("k", &id("1")), Came::Back);
+        assert_eq!(held.came("k", &id("2")), Came::New);
     }
 
     #[test]
@@ -246,7 +246,7 @@ mod tests {
         held.moved("k", &id("1"), STEP, now);
         held.moved("k", &id("2"), STEP, now);
         assert!(!held.follows("k", &id("2")), "the first is away, so this is held");
-        held.came("k", &id("1"), now);
+        held.came("k", &id("1"));
         assert!(held.follows("k", &id("2")) && !held.follows("k", &id("1")) && !held.follows("o", &id("2")));
         held.gone("k", &id("1"));
         assert!(!held.follows("k", &id("2")));
@@ -257,10 +257,10 @@ mod tests {
     fn what_is_found_waiting_holds_its_key_unless_it_is_known() {
         let (mut held, now) = (Held::default(), Instant::now());
         held.found("k", &id("1"), STEP, now);
-        assert_eq!(held.came("k", &id("2"), now), Came::Held);
-        assert_eq!(held.came("k", &id("1"), now), Came::Back);
+        assert_eq!(held.came("k", &id("2")), Came::Held);
+        assert_eq!(held.came("k", &id("1")), Came::Back);
         held.found("k", &id("1"), STEP, now);
-        assert_eq!(held.came("k", &id("2"), now), Came::New, "it is here already");
+        assert_eq!(held.came("k", &id("2")), Came::New, "it is here already");
     }
 
     #[test]
@@ -269,17 +269,11 @@ mod tests {
         let (mut held, now) = (Held::default(), Instant::now());
         held.moved("k", &id("1"), STEP, now);
         let late = now + STEP + GRACE;
+        assert!(!held.is_overdue(late - Duration::from_secs(1)) && held.is_overdue(late));
         held.drained(late - Duration::from_secs(1));
-        assert_eq!(
-            held.came("k", &id("2"), late + GRACE),
-            Came::Held,
-            "it may be in what was not read since"
-        );
+        assert_eq!(held.came("k", &id("2")), Came::Held, "it may be in what was not read since");
         held.drained(late);
-        assert_eq!(held.came("k", &id("2"), late), Came::New);
+        assert_eq!(held.came("k", &id("2")), Came::New);
         assert!(held.keys.is_empty());
-        held.moved("k", &id("1"), STEP, now);
-        held.drained = None;
-        assert_eq!(held.came("k", &id("2"), now + STEP + LONGEST), Came::New);
     }
 }

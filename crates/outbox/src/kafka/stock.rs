@@ -98,27 +98,31 @@ impl Stock {
     /// These partitions are ours now, and no others; `committed` is none if it could not be asked for, and holds what the
     /// group has committed of each. Tells where to read on; none is at the beginning.
     ///
-    /// What was read of a partition before is kept if it comes back to us and nobody has committed anything meanwhile.
+    /// What was read of a partition before is kept if it comes back to us with its retry topics and nobody has committed
+    /// anything meanwhile. Else all of them are read again: what another member did with the keys is not known here.
     pub(super) fn assign(
         &mut self,
         places: &[Place],
         committed: Option<&BTreeMap<Place, i64>>,
     ) -> Vec<(Place, Option<i64>)> {
         let mut before = std::mem::take(&mut self.shelves);
+        let known = |place: &Place| committed.and_then(|committed| committed.get(place).copied());
+        let is_same = |place: &Place| {
+            committed.is_some() && before.get(place).is_some_and(|shelf| shelf.committed == known(place))
+        };
+        let changed: BTreeSet<(usize, i32)> =
+            places.iter().filter(|place| !is_same(place)).map(lane_of).collect();
         for place in places {
-            let known = committed.and_then(|committed| committed.get(place).copied());
-            let shelf = before.remove(place).filter(|shelf| committed.is_some() && shelf.committed == known);
+            let shelf = before.remove(place).filter(|_| !changed.contains(&lane_of(place)));
             let mut shelf = shelf.unwrap_or_else(|| {
                 self.epochs += 1;
-                Shelf::new(self.epochs, known)
+                Shelf::new(self.epochs, known(place))
             });
             (shelf.revoked, shelf.paused) = (false, false);
             self.shelves.insert(*place, shelf);
         }
-        let shelves = &self.shelves;
-        self.lanes.retain(|(topic, partition), _| {
-            shelves.contains_key(&Place { topic: *topic, step: None, partition: *partition })
-        });
+        let ours: BTreeSet<(usize, i32)> = places.iter().map(lane_of).collect();
+        self.lanes.retain(|lane, _| ours.contains(lane) && !changed.contains(lane));
         places.iter().map(|place| (*place, self.start(place))).collect()
     }
 
@@ -205,7 +209,7 @@ impl Stock {
         if items.is_empty() {
             return None;
         }
-        let held = items.iter().map(|item| self.is_held(&item.entry, now)).collect();
+        let held = items.iter().map(|item| self.is_held(&item.entry)).collect();
         Some(self.hand_out(items, held, firsts))
     }
 
@@ -249,7 +253,7 @@ impl Stock {
     fn collect_old(&mut self, limit: usize, now: Now) -> (Vec<Item>, bool) {
         let (mut items, mut bytes, mut firsts) = (Vec::new(), 0, None);
         for place in self.in_turn() {
-            let lane = self.lanes.get(&(place.topic, place.partition));
+            let lane = self.lanes.get(&lane_of(&place));
             let Some(shelf) = self.shelves.get_mut(&place).filter(|shelf| !shelf.revoked) else { continue };
             while items.len() < limit && bytes < CLAIM_BYTES {
                 let kept = shelf.first_kept(now);
@@ -278,10 +282,10 @@ impl Stock {
         places
     }
 
-    fn is_held(&mut self, entry: &Entry, now: Now) -> bool {
+    fn is_held(&mut self, entry: &Entry) -> bool {
         match &entry.message.key {
             Some(key) if entry.defect.is_none() => {
-                self.lane(&entry.place).came(key, &entry.message.id, now.instant) == Came::Held
+                self.lane(&entry.place).came(key, &entry.message.id) == Came::Held
             }
             _ => false,
         }
@@ -289,7 +293,7 @@ impl Stock {
 
     /// The keys that wait, of a partition and those of the same number in its retry topics.
     pub(super) fn lane(&mut self, place: &Place) -> &mut Held {
-        self.lanes.entry((place.topic, place.partition)).or_default()
+        self.lanes.entry(lane_of(place)).or_default()
     }
 
     /// Whose the partitions of these messages are.
@@ -390,6 +394,11 @@ impl Stock {
         let first = ours.filter_map(|shelf| shelf.ready_at(now)).min()?;
         Some(first.saturating_duration_since(now.instant))
     }
+}
+
+/// A partition shares its keys with those of the same number in its retry topics.
+fn lane_of(place: &Place) -> (usize, i32) {
+    (place.topic, place.partition)
 }
 
 fn is_over((messages, bytes): (usize, usize), room: Room) -> bool {

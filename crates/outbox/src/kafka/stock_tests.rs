@@ -119,6 +119,23 @@ fn what_comes_back_to_us_with_its_offset_is_kept_and_the_rest_is_lost() {
 }
 
 #[test]
+fn a_partition_that_another_member_had_is_read_again_with_its_retry_topic_and_holds_no_key() {
+    let (mut stock, places) = (stock(100), all(1));
+    stock.assign(&places, Some(&BTreeMap::new()));
+    push(&mut stock, retry(0), 0, "k");
+    push(&mut stock, work(0), 0, "k");
+    let held = stock.take(9, Now::get()).unwrap();
+    assert_eq!(held.held, [true], "it waits for the one in the retry topic");
+    // Somebody else has dealt with that one, and nobody has read on in the other.
+    stock.revoke();
+    let committed = BTreeMap::from([(retry(0), 1)]);
+    assert_eq!(stock.assign(&places, Some(&committed)), [(work(0), None), (retry(0), Some(1))]);
+    assert_eq!(stock.standing(&held.items), Standing::Lost);
+    push(&mut stock, work(0), 0, "k");
+    assert_eq!(stock.take(9, Now::get()).unwrap().held, [false]);
+}
+
+#[test]
 fn a_log_that_was_cut_off_is_read_again_from_where_it_begins_and_the_old_one_is_lost() {
     let mut stock = stock(100);
     stock.assign(&[work(0), work(1)], Some(&BTreeMap::from([(work(0), 5)])));

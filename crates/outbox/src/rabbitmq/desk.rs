@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use lapin::Channel;
 use lapin::options::BasicAckOptions;
@@ -10,6 +11,7 @@ use tokio::time::Instant;
 
 use super::connection::Session;
 use super::letter::Letter;
+use super::reading;
 use crate::broker::Read;
 use crate::error::{Error, ErrorKind, Result};
 
@@ -64,6 +66,11 @@ impl Desk {
     pub(super) fn is_in_use(&self) -> bool {
         let here = lock(&self.waiting).len() + lock(&self.later).len();
         lock(&self.open).len() > here
+    }
+
+    /// How many messages are left in its queue.
+    pub(super) async fn count(&self, queue: &str, limit: Duration) -> Result<u32> {
+        reading::count(&self.channel, queue, limit).await.map(|(messages, _)| messages)
     }
 
     /// Ends it. What is not acknowledged goes back to the queue with the channel.

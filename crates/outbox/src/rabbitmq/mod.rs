@@ -26,6 +26,7 @@ mod reading;
 mod settle;
 mod sink;
 mod source;
+mod tide;
 mod topology;
 mod work_config;
 mod work_topology;

@@ -115,7 +115,7 @@ impl<'r> Reading<'r> {
 }
 
 /// How many messages are ready in a queue, and how many consumers it has.
-async fn count(channel: &Channel, queue: &str, limit: Duration) -> Result<(u32, u32)> {
+pub(super) async fn count(channel: &Channel, queue: &str, limit: Duration) -> Result<(u32, u32)> {
     let options = QueueDeclareOptions { passive: true, ..QueueDeclareOptions::default() };
     let asked = channel.queue_declare(short(queue), options, FieldTable::default());
     let declared = within(limit, queue, asked).await?;

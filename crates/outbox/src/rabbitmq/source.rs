@@ -25,6 +25,7 @@ use super::error::{into_error, publish_fault};
 use super::letter::{Known, Letter};
 use super::moves::{self, Move};
 use super::settle::{Entry, Token};
+use super::tide::Tide;
 use super::topology::short;
 use super::work_config::WorkQueueConfig;
 use crate::broker::{Came, Held, Steps, retry_name};
@@ -64,6 +65,7 @@ pub struct WorkQueue {
 struct Reader {
     consumer: Consumer,
     desk: Arc<Desk>,
+    tide: Tide,
 }
 
 impl WorkQueue {
@@ -143,25 +145,44 @@ impl WorkQueue {
         let (queue, options) = (short(&self.config.queue), BasicConsumeOptions::default());
         let consumer =
             channel.basic_consume(queue, "".into(), options, FieldTable::default()).await.map_err(fault)?;
-        Ok(Reader { consumer, desk: Arc::new(Desk::new(Arc::clone(session), channel)) })
+        let desk = Arc::new(Desk::new(Arc::clone(session), channel));
+        Ok(Reader { consumer, desk, tide: Tide::new(Instant::now()) })
     }
 
-    fn take(&self, desk: &Desk, delivery: Delivery) {
+    fn take(&self, reader: &mut Reader, delivery: Delivery) {
         let Delivery { delivery_tag: tag, routing_key, properties, data, .. } = delivery;
         let letter = Letter::new(tag, routing_key, properties, data);
         let read = letter.read(&self.config.queue, &self.config.picks, self.config.max_payload);
-        desk.give(Taken { letter, read });
+        reader.tide.gave(tag, Instant::now());
+        reader.desk.give(Taken { letter, read });
     }
 
     /// Takes what the broker has handed over, without waiting for more.
     fn take_all(&self, reader: &mut Reader) {
         while let Some(next) = reader.consumer.next().now_or_never() {
             match next {
-                Some(Ok(delivery)) => self.take(&reader.desk, delivery),
+                Some(Ok(delivery)) => self.take(reader, delivery),
                 // Cancelled by the broker, or the channel is gone.
                 Some(Err(_)) | None => return reader.desk.lose(),
             }
         }
+    }
+
+    /// Keys wait for messages that another consumer may have got: those are not waited for without end.
+    async fn forget_lost(&self, reader: &mut Reader) -> Result<()> {
+        let now = Instant::now();
+        if !reader.tide.is_to_look(now) || !lock(&self.held).is_overdue(now) {
+            return Ok(());
+        }
+        if reader.tide.is_to_ask(now) {
+            let messages = reader.desk.count(&self.config.queue, self.config.timeout).await?;
+            reader.tide.had(messages.into(), self.config.prefetch.into(), now);
+        }
+        let first = reader.desk.waiting().first_key_value().map(|(tag, _)| *tag);
+        if let Some(until) = reader.tide.claimed(first, reader.desk.is_idle(), now) {
+            lock(&self.held).drained(until);
+        }
+        Ok(())
     }
 
     /// Sends what came back before its time round once more.
@@ -209,12 +230,11 @@ impl WorkQueue {
     fn pick(&self, desk: &Arc<Desk>, limit: usize) -> Claim {
         let mut waiting = desk.waiting();
         let mut held = lock(&self.held);
-        let now = Instant::now();
         let (mut messages, mut entries, mut flags, mut defects) = (vec![], vec![], vec![], vec![]);
         let (mut set_aside, mut keys) = (None, HashSet::new());
         while let Some(front) = waiting.first_entry().filter(|_| messages.len() < limit) {
             let message = &front.get().read.message;
-            let came = message.key.as_ref().map_or(Came::New, |key| held.came(key, &message.id, now));
+            let came = message.key.as_ref().map_or(Came::New, |key| held.came(key, &message.id));
             let is_back = match &message.key {
                 None => message.attempts > 0,
                 // The one before it, in an earlier claim, may yet fail: then it must stay back.
@@ -253,9 +273,7 @@ impl Source for WorkQueue {
         let mut reader = self.reader.lock().await;
         let reader = self.read(&mut reader).await?;
         self.take_all(reader);
-        if reader.desk.is_idle() {
-            lock(&self.held).drained(Instant::now());
-        }
+        self.forget_lost(reader).await?;
         self.send_on(&reader.desk).await?;
         Ok(self.pick(&reader.desk, limit))
     }
@@ -273,14 +291,14 @@ impl Source for WorkQueue {
         let end = Instant::now() + idle;
         let end = reader.desk.next_due().map_or(end, |due| due.min(end));
         match timeout_at(end, reader.consumer.next()).await {
-            Ok(Some(Ok(delivery))) => self.take(&reader.desk, delivery),
+            Ok(Some(Ok(delivery))) => self.take(reader, delivery),
             Ok(Some(Err(_)) | None) => reader.desk.lose(),
             Err(_) => {}
         }
     }
 
     async fn close(&self) -> Result<()> {
-        let Some(Reader { consumer, desk }) = self.reader.lock().await.take() else { return Ok(()) };
+        let Some(Reader { consumer, desk, .. }) = self.reader.lock().await.take() else { return Ok(()) };
         drop(consumer);
         lock(&self.held).lose();
         let closed = desk.close().await;
