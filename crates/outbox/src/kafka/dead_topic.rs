@@ -174,13 +174,14 @@ impl DeadTopic {
         Found { topic, spot, record, read, died }
     }
 
-    /// Returns or discards letters, then marks those with which that went well.
+    /// Returns or discards letters, then marks those with which that went well. Tells how many those are, also where it
+    /// did not go well with all.
     async fn settle(
         &self,
         batch: &[Found],
         deed: &Deed<'_>,
         counts: &mut BTreeMap<String, i32>,
-    ) -> Result<u64> {
+    ) -> (u64, Result<()>) {
         let by: String = deed.by.chars().take(200).collect();
         let now = Timestamp::now();
         let mut failure = None;
@@ -190,7 +191,10 @@ impl DeadTopic {
             Act::Return => {
                 for origin in batch.iter().filter_map(|found| found.died.origin.as_ref()) {
                     if let Entry::Vacant(vacant) = counts.entry(origin.clone()) {
-                        vacant.insert(self.partitions(origin).await?);
+                        match self.partitions(origin).await {
+                            Ok(count) => drop(vacant.insert(count)),
+                            Err(error) => return (0, Err(error)),
+                        }
                     }
                 }
                 let added = [(header::RETURNED_BY, by.clone()), (header::RETURNED_AT, now.to_string())];
@@ -216,15 +220,15 @@ impl DeadTopic {
                 }
             }
         }
-        let marked = self.mark(&done, deed.act, &by, now).await?;
-        failure.map_or(Ok(marked), Err)
+        let (marked, failed) = self.mark(&done, deed.act, &by, now).await;
+        (marked, failure.or(failed).map_or(Ok(()), Err))
     }
 
     fn count_of(&self, counts: &BTreeMap<String, i32>, found: &Found) -> i32 {
         counts.get(dead_topics(&self.catalog)[found.topic]).copied().unwrap_or(-1)
     }
 
-    async fn mark(&self, done: &[&Found], act: Act, by: &str, now: Timestamp) -> Result<u64> {
+    async fn mark(&self, done: &[&Found], act: Act, by: &str, now: Timestamp) -> (u64, Option<Error>) {
         let topics = dead_topics(&self.catalog);
         let marks: Vec<Mark> = done.iter().map(|found| Mark::new(found.spot, act, by, now)).collect();
         let parcel = |at: usize| -> Option<Parcel<'_>> {
@@ -242,10 +246,11 @@ impl DeadTopic {
         };
         let parcels = (0..done.len()).filter_map(parcel).collect();
         let fates = self.publisher.publish(parcels, parcel).await;
-        match fates.iter().find_map(|fate| fate.as_ref().err()) {
-            Some(failed) => Err(into_error(&failed.cause)),
-            None => Ok(fates.len() as u64),
-        }
+        let failed = fates.iter().find_map(|fate| fate.as_ref().err());
+        (
+            fates.iter().filter(|fate| fate.is_ok()).count() as u64,
+            failed.map(|failed| into_error(&failed.cause)),
+        )
     }
 }
 
@@ -305,8 +310,10 @@ impl DeadLetters for DeadTopic {
             while rest.peek().is_some() {
                 let batch: Vec<Found> = rest.by_ref().take(pacer.batch(BATCH)).collect();
                 pacer.turn(batch.len()).await;
-                acted += self.settle(&batch, deed, &mut counts).await?;
+                let (done, settled) = self.settle(&batch, deed, &mut counts).await;
+                acted += done;
                 (deed.tell)(acted);
+                settled?;
             }
             if is_last || wanted.is_empty() {
                 return Ok(Acted { acted, missing: wanted.missing() });

@@ -6,7 +6,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde_json::json;
 
 use super::args::PurgeArgs;
-use super::audit::{Book, written_down};
+use super::audit::{Book, Tally, written_down};
 use super::consent::{Answer, ask, messages};
 use super::output::Output;
 use super::{Opened, open_all};
@@ -36,7 +36,7 @@ pub async fn purge(args: &PurgeArgs, plan: &Plan, output: &mut Output) -> anyhow
             let book = Book::open_if_there(plan, &args.by, output).await?;
             let names: Vec<&str> = opened.iter().map(|source| source.source.name.as_str()).collect();
             let detail = json!({ "older_than": show_duration(args.older_than), "matched": matched });
-            let act = remove(&opened, args.older_than);
+            let act = async |tally: &Tally| remove(&opened, args.older_than, tally).await;
             written_down(book.as_ref(), ("purge", &names.join(", "), &[], detail), output, act).await?
         }
         Answer::No => 0,
@@ -51,25 +51,24 @@ pub async fn purge(args: &PurgeArgs, plan: &Plan, output: &mut Output) -> anyhow
     Ok(Exit::Ok)
 }
 
-/// Removes, in small steps; tells how many.
-async fn remove(opened: &[Opened<'_>], older_than: Duration) -> Result<u64, Trouble> {
+/// Removes, in small steps.
+async fn remove(opened: &[Opened<'_>], older_than: Duration, tally: &Tally) -> Result<(), Trouble> {
     // The default target is silent when standard error is no terminal.
     let progress = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
     if let Ok(style) = ProgressStyle::with_template("{spinner} {pos} removed, {per_sec}") {
         progress.set_style(style);
     }
-    let mut removed = 0;
     for source in opened {
         loop {
             let step = source.log.admin().purge(older_than, STEP, false).await;
             let step = step.map_err(|error| source.trouble("cannot purge", &error))?;
-            removed += step;
-            progress.set_position(removed);
+            tally.add(step);
+            progress.set_position(tally.count());
             if step < u64::from(STEP) {
                 break;
             }
         }
     }
     progress.finish_and_clear();
-    Ok(removed)
+    Ok(())
 }

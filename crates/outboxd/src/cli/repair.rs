@@ -5,7 +5,7 @@ use outbox::admin::{Filter, Repair, Stand};
 use serde_json::json;
 
 use super::args::RepairArgs;
-use super::audit::{Book, written_down};
+use super::audit::{Book, Tally, written_down};
 use super::consent::{Answer, ask, messages};
 use super::list::check_pipe;
 use super::output::Output;
@@ -27,27 +27,26 @@ pub async fn repair(
         Repair::Retry => "retry",
         Repair::Skip => "skip",
     };
-    let total = |dry_run: bool| {
-        let (opened, filters) = (&opened, &filters);
-        async move {
-            let mut count = 0;
-            for source in opened {
-                for filter in filters {
-                    let repaired = source.log.admin().repair(filter, deed, dry_run).await;
-                    count += repaired.map_err(|error| source.trouble(&format!("cannot {verb}"), &error))?;
-                }
+    let each = async |dry_run: bool, tally: &Tally| -> Result<(), Trouble> {
+        for source in &opened {
+            for filter in &filters {
+                let repaired = source.log.admin().repair(filter, deed, dry_run).await;
+                tally.add(repaired.map_err(|error| source.trouble(&format!("cannot {verb}"), &error))?);
             }
-            Ok::<u64, Trouble>(count)
         }
+        Ok(())
     };
-    let matched = total(true).await?;
+    let matched = Tally::default();
+    each(true, &matched).await?;
+    let matched = matched.count();
     let answer = ask(&format!("{verb} {}", messages(matched)), matched, args.consent, output)?;
     let changed = match answer {
         Answer::Yes => {
             let book = Book::open_if_there(plan, &args.by, output).await?;
             let ids: Vec<MessageId> = args.ids.iter().map(|id| id.as_str().into()).collect();
             let detail = json!({ "matched": matched, "selection": args.selection.to_json() });
-            written_down(book.as_ref(), (verb, &target(&opened), &ids, detail), output, total(false)).await?
+            let (at, act) = (target(&opened), async |tally: &Tally| each(false, tally).await);
+            written_down(book.as_ref(), (verb, &at, &ids, detail), output, act).await?
         }
         Answer::No => 0,
     };

@@ -4,7 +4,7 @@ use outbox::admin::{COUNTED_AT_MOST, ReplayFrom};
 use serde_json::json;
 
 use super::args::ReplayArgs;
-use super::audit::{Book, written_down};
+use super::audit::{Book, Tally, written_down};
 use super::consent::{Answer, ask, messages};
 use super::list::check_pipe;
 use super::output::Output;
@@ -34,7 +34,10 @@ pub async fn replay(args: &ReplayArgs, plan: &Plan, output: &mut Output) -> anyh
         Answer::Yes => {
             let book = Book::open_if_there(plan, &args.by, output).await?;
             let detail = json!({ "pipe": args.pipe, "from": format!("{from:?}"), "matched": matched });
-            let act = async { opened.log.admin().replay(&args.pipe, &from, false).await.map_err(trouble) };
+            let act = async |tally: &Tally| {
+                tally.add(opened.log.admin().replay(&args.pipe, &from, false).await.map_err(trouble)?);
+                Ok(())
+            };
             written_down(book.as_ref(), ("replay", &source.name, &[], detail), output, act).await?
         }
         Answer::No => 0,

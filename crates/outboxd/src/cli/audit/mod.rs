@@ -4,6 +4,7 @@ pub mod args;
 
 mod list;
 
+use std::cell::Cell;
 use std::sync::Arc;
 
 use outbox::audit::{Audit, Entry};
@@ -100,22 +101,37 @@ impl Book {
 /// What is about to be done: the action, where, to which messages, and what else there is to say.
 pub type About<'a> = (&'a str, &'a str, &'a [MessageId], Value);
 
-/// Does something that tells how many messages it changed, written down before and after, if there is a book.
+/// How many messages were changed so far: also what fails half-way has changed some.
+#[derive(Debug, Default)]
+pub struct Tally(Cell<u64>);
+
+impl Tally {
+    /// So many more.
+    pub fn add(&self, count: u64) {
+        self.0.set(self.0.get() + count);
+    }
+
+    /// So many so far.
+    pub fn count(&self) -> u64 {
+        self.0.get()
+    }
+}
+
+/// Does something that counts the messages that it changes, written down before and after, if there is a book.
 pub async fn written_down(
     book: Option<&Book>,
     (action, target, ids, detail): About<'_>,
     output: &Output,
-    act: impl Future<Output = Result<u64, Trouble>>,
+    act: impl AsyncFnOnce(&Tally) -> Result<(), Trouble>,
 ) -> Result<u64, Trouble> {
-    let Some(book) = book else { return act.await };
+    let changed = Tally::default();
+    let Some(book) = book else { return act(&changed).await.map(|()| changed.count()) };
     let page = book.begin(action, target, ids, detail).await?;
-    match act.await {
-        Ok(changed) => page.done(json!({ "changed": changed })).await.map(|()| changed),
-        Err(trouble) => {
-            page.failed(0, &trouble, output).await;
-            Err(trouble)
-        }
+    if let Err(trouble) = act(&changed).await {
+        page.failed(changed.count(), &trouble, output).await;
+        return Err(trouble);
     }
+    page.done(json!({ "changed": changed.count() })).await.map(|()| changed.count())
 }
 
 fn is_chosen(plan: &Plan) -> bool {

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::args::ErrorsEditArgs;
 use super::desk::desks;
 use super::show::no_such;
-use crate::cli::audit::{Book, written_down};
+use crate::cli::audit::{Book, Tally, written_down};
 use crate::cli::consent::{Answer, ask};
 use crate::cli::output::Output;
 use crate::plan::Plan;
@@ -33,9 +33,11 @@ pub async fn edit(args: &ErrorsEditArgs, plan: &Plan, output: &mut Output) -> an
             if answer == Answer::Yes {
                 let book = Book::open(plan, &args.by).await?;
                 let detail = json!({ "error": record.id, "bytes_before": record.payload.len(), "bytes": payload.len() });
-                let act = async {
+                let act = async |tally: &Tally| {
                     let edited = desk.log.edit(&record.id, &payload).await;
-                    edited.map(|()| 1).map_err(|error| desk.trouble("cannot change the payload", &error))
+                    edited.map_err(|error| desk.trouble("cannot change the payload", &error))?;
+                    tally.add(1);
+                    Ok(())
                 };
                 let ids = [record.message_id.clone()];
                 written_down(Some(&book), ("errors.edit", &desk.name(), &ids, detail), output, act).await?;

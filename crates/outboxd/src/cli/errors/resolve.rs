@@ -6,7 +6,7 @@ use serde_json::json;
 
 use super::args::ErrorsResolveArgs;
 use super::desk::{Desk, Found, errors};
-use crate::cli::audit::{Book, written_down};
+use crate::cli::audit::{Book, Tally, written_down};
 use crate::cli::consent::{Answer, ask};
 use crate::cli::output::Output;
 use crate::plan::Plan;
@@ -24,7 +24,7 @@ pub async fn resolve(args: &ErrorsResolveArgs, plan: &Plan, output: &mut Output)
     for (desk, records) in found.tables.iter().filter(|(_, records)| !records.is_empty()) {
         let ids: Vec<MessageId> = records.iter().map(|record| record.message_id.clone()).collect();
         let detail = json!({ "selection": args.chosen.to_json(), "note": args.note });
-        let act = close(desk, records, book.who(), args.note.as_deref());
+        let act = async |tally: &Tally| close(desk, records, book.who(), args.note.as_deref(), tally).await;
         done +=
             written_down(Some(&book), ("errors.resolve", &desk.name(), &ids, detail), output, act).await?;
     }
@@ -36,10 +36,12 @@ async fn close(
     records: &[ErrorRecord],
     by: &str,
     note: Option<&str>,
-) -> Result<u64, Trouble> {
+    tally: &Tally,
+) -> Result<(), Trouble> {
     for record in records {
         let closed = desk.log.resolve(&record.id, by, note).await;
         closed.map_err(|error| desk.trouble("cannot resolve the error", &error))?;
+        tally.add(1);
     }
-    Ok(records.len() as u64)
+    Ok(())
 }

@@ -16,8 +16,7 @@ use crate::backends;
 use crate::cli::audit::Book;
 use crate::cli::consent::{Answer, ask};
 use crate::cli::output::Output;
-use crate::connection::Connection;
-use crate::plan::{Layout, Plan};
+use crate::plan::{Layout, Plan, SourcePlan};
 use crate::trouble::{Exit, Trouble};
 
 /// Sends errors back; tells first how many are meant.
@@ -45,7 +44,7 @@ pub async fn retry(args: &ErrorsRetryArgs, plan: &Plan, output: &mut Output) -> 
             for record in records {
                 sleep_until(next).await;
                 next += args.rate.map(outbox::letters::Pace::each).unwrap_or_default();
-                let (_, sink) = ways.find(plan, desk.sink, &record.origin)?;
+                let sink = ways.find(plan, desk.sink, &record.origin)?;
                 if let Err(trouble) = send_back(desk, record, &sink, book.who()).await {
                     progress.finish_and_clear();
                     page.failed(here, &trouble, output).await;
@@ -99,18 +98,13 @@ async fn send_back(
 struct Ways(BTreeMap<(String, String), Arc<dyn Sink>>);
 
 impl Ways {
-    fn find<'p>(
-        &mut self,
-        plan: &'p Plan,
-        table: &str,
-        origin: &str,
-    ) -> Result<(&'p Connection, Arc<dyn Sink>), Trouble> {
-        let connection = broker_of(plan, table, origin)?;
-        let key = (connection.name.clone(), origin.to_owned());
+    fn find(&mut self, plan: &Plan, table: &str, origin: &str) -> Result<Arc<dyn Sink>, Trouble> {
+        let source = reader_of(plan, table, origin)?;
+        let key = (source.connection.name.clone(), origin.to_owned());
         if let Some(sink) = self.0.get(&key) {
-            return Ok((connection, sink.clone()));
+            return Ok(sink.clone());
         }
-        let sink = backends::way_back(connection, origin).map_err(|error| {
+        let sink = backends::way_back(source, origin).map_err(|error| {
             let exit = if error.kind() == ErrorKind::Config { Exit::Config } else { Exit::Sink };
             Trouble::new(
                 exit,
@@ -119,26 +113,26 @@ impl Ways {
             )
         })?;
         self.0.insert(key, sink.clone());
-        Ok((connection, sink))
+        Ok(sink)
     }
 }
 
-/// The broker where the queue or topic is from which an error came: that of the source that reads it, or that of the
+/// Who knows the broker where the queue or topic is from which an error came: the source that reads it, or that of the
 /// dead letters which the error table is fed from.
-fn broker_of<'p>(plan: &'p Plan, table: &str, origin: &str) -> Result<&'p Connection, Trouble> {
+fn reader_of<'p>(plan: &'p Plan, table: &str, origin: &str) -> Result<&'p SourcePlan, Trouble> {
     let reads = |layout: &Layout| match layout {
         Layout::Queue(options) => options.queue == origin,
         Layout::Topic(options) => options.topics.iter().any(|topic| topic == origin),
         Layout::Log(_) | Layout::Table(_) => false,
     };
     if let Some(source) = plan.sources.values().find(|source| reads(&source.layout)) {
-        return Ok(&source.connection);
+        return Ok(source);
     }
     let feeders = plan.pipes.values().filter(|pipe| pipe.to == table);
     let feeders =
         feeders.filter_map(|pipe| plan.sources.get(&pipe.from)).filter(|source| source.is_on_broker());
-    let brokers: BTreeMap<&str, &Connection> =
-        feeders.map(|source| (source.connection.name.as_str(), &source.connection)).collect();
+    let brokers: BTreeMap<&str, &SourcePlan> =
+        feeders.map(|source| (source.connection.name.as_str(), source)).collect();
     let mut brokers = brokers.into_values();
     match (brokers.next(), brokers.next()) {
         (Some(only), None) if origin != "unknown" => Ok(only),

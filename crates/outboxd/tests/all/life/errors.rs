@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
+use sqlx::Connection as _;
 
 use super::scene::{Shop, stop};
 use crate::program::{PATIENCE, Program, RELAY};
@@ -145,6 +146,27 @@ async fn e7_many_errors_are_chosen_and_resolved_or_sent_back_together() {
     assert_eq!(errors(program, &["--state", "any"]).len(), 3);
     let unknown = program.run(&["errors", "retry", "nothing", "--yes"]);
     assert_eq!(unknown.code, 1, "{unknown:#?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn e7_what_was_done_before_it_failed_is_written_down() {
+    let Some((shop, sent, _)) = with_errors().await else { return };
+    let program = &shop.program;
+    let file = program.path("shop.db");
+    let mut database = sqlx::SqliteConnection::connect(&format!("sqlite:{}", file.display())).await.unwrap();
+    // One of the three cannot be closed.
+    let stuck = format!(
+        "CREATE TRIGGER stuck BEFORE UPDATE ON outbox_errors WHEN old.message_id = '{}'
+         BEGIN SELECT raise(ABORT, 'stuck'); END",
+        sent[1]
+    );
+    sqlx::query(sqlx::AssertSqlSafe(stuck)).execute(&mut database).await.unwrap();
+    let failed = program.run(&["errors", "resolve", "--by", "ann", "--yes"]);
+    assert_ne!(failed.code, 0, "{failed:#?}");
+    let left = errors(program, &[]).len();
+    assert!((1..3).contains(&left), "some were closed: {left}");
+    let newest = &actions(program, &["--by", "ann"])[0];
+    assert_eq!(newest["detail"]["changed"], 3 - left, "{newest}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
