@@ -66,7 +66,8 @@ impl Path {
         }
     }
 
-    /// A consumer whose handler writes one effect per message, and fails those of type `poison`.
+    /// A consumer whose handler writes one effect per message, fails those of type `poison`, and those of type `stumble`
+    /// the first time.
     fn consume(&self) -> Consumer {
         let tried = Arc::new(AtomicU32::new(0));
         let most = tried.clone();
@@ -77,9 +78,10 @@ impl Path {
                 let sql = "insert into effects (key, version, id) values ($1, $2, $3)";
                 let insert = sqlx::query(sql).persistent(false).bind(key).bind(version);
                 insert.bind(message.id.as_str()).execute(&mut *tx).await?;
-                match message.kind == "poison" {
-                    true => Err(Failure::retry("it always fails")),
-                    false => Ok(()),
+                match message.kind.as_str() {
+                    "poison" => Err(Failure::retry("it always fails")),
+                    "stumble" if message.attempts == 0 => Err(Failure::retry("it fails once")),
+                    _ => Ok(()),
                 }
             }
         });
