@@ -54,3 +54,29 @@ fn of_target(target: &Target) -> Vec<String> {
         _ => Vec::new(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    fn told(config: &str, source: Option<&str>) -> String {
+        let plan = Plan::parse(Path::new("outboxd.toml"), config, &|_| None).expect("it is valid").plan;
+        not_found(&plan, "m-1", source).to_string()
+    }
+
+    #[test]
+    fn e5_where_nobody_can_look_is_told() {
+        let log = "[connections]\nshop = \"sqlite:shop.db\"\nrabbit = \"amqp://localhost\"\nkafka = \"kafka://localhost\"\n\
+            [sources.orders]\non = \"shop\"\n";
+        assert_eq!(told(log, None), "there is no message 'm-1'");
+        let read = format!(
+            "{log}[sources.work]\non = \"rabbit\"\nqueue = \"w\"\n[sources.events]\non = \"kafka\"\ntopics = [\"e\"]\ngroup = \"g\"\n"
+        );
+        let all = "message 'm-1' was not found; it may wait in queue 'w', topic 'e', which are not searched";
+        assert_eq!(told(&read, None), all);
+        assert_eq!(told(&read, Some("orders")), "there is no message 'm-1'");
+        assert!(told(&read, Some("work")).ends_with("it may wait in queue 'w', which is not searched"));
+    }
+}
