@@ -333,6 +333,7 @@ impl Run {
         match result {
             Ok(()) => {
                 self.pipe.stats.count(&decided.verdicts);
+                self.cycle.note(&decided.verdicts);
                 self.lineup.settled(decided.number, self.newest_claim, self.claiming);
                 Ok(())
             }

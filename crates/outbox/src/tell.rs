@@ -1,12 +1,15 @@
 //! What the log says of a running pipe: what a person may have to act on, once, and never a payload.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::Instant;
+use tracing::field::display;
 
 use crate::message::Message;
 use crate::policy::{Change, Verdict};
+use crate::sink::Cause;
 use crate::stats::Stats;
 
 /// While work goes on without a break, this is a cycle.
@@ -40,7 +43,8 @@ pub(crate) fn breaker(pipe: &str, change: &Change, was_open: bool) {
     }
 }
 
-/// One line per cycle: how many were delivered, failed, were skipped.
+/// One line per cycle: how many were delivered, failed, were skipped, and for which cause most of them failed. A line per
+/// attempt would bury the rest when everything fails.
 ///
 /// A cycle ends when something was worked off and nothing is in flight any more. An idle pipe says nothing. What
 /// is left to tell when the pipe ends, however it does, is told then.
@@ -52,6 +56,8 @@ pub(crate) struct Cycle {
     told_at: Option<Instant>,
     /// Since when there is something to tell.
     since: Option<Instant>,
+    /// Why messages failed since the last line, by code: how many, and the newest of them.
+    causes: BTreeMap<String, (u64, Cause)>,
 }
 
 /// What was worked off since the pipe was started.
@@ -65,7 +71,19 @@ struct Work {
 impl Cycle {
     pub(crate) fn new(pipe: &str, stats: Arc<Stats>) -> Self {
         let told = Work::of(&stats);
-        Self { pipe: pipe.to_owned(), stats, told, told_at: None, since: None }
+        Self { pipe: pipe.to_owned(), stats, told, told_at: None, since: None, causes: BTreeMap::new() }
+    }
+
+    /// Takes down why messages failed, when they are counted.
+    pub(crate) fn note(&mut self, verdicts: &[Verdict]) {
+        for verdict in verdicts {
+            if let Verdict::Retry { cause, .. } | Verdict::Dead { cause, .. } = verdict {
+                let (count, newest) =
+                    self.causes.entry(cause.code.to_string()).or_insert_with(|| (0, cause.clone()));
+                *count += 1;
+                newest.clone_from(cause);
+            }
+        }
     }
 
     /// Tells of the cycle if it is over, or else when to look again.
@@ -91,7 +109,12 @@ impl Cycle {
     fn tell(&mut self) {
         let work = Work::of(&self.stats);
         let Work { delivered, failed, skipped } = work.since(self.told);
-        tracing::info!(pipe = self.pipe, delivered, failed, skipped, "cycle");
+        let causes = std::mem::take(&mut self.causes);
+        let most = causes.values().max_by_key(|(count, _)| *count);
+        let cause = most.map(|(_, cause)| display(cause));
+        // That it is not the only one must be seen, or who mends it thinks that all is mended.
+        let others = most.map(|(count, _)| failed.saturating_sub(*count)).filter(|others| *others > 0);
+        tracing::info!(pipe = self.pipe, delivered, failed, skipped, cause, other_causes = others, "cycle");
         (self.told, self.since) = (work, None);
     }
 }

@@ -57,7 +57,7 @@ pub struct ConnectionConfig {
     pub name: At<String>,
     /// Its URL, unless that was a mistake already.
     pub url: Option<At<Secret>>,
-    /// A password from a file.
+    /// A password from a file; something else if that was a mistake already.
     pub password: Option<At<Secret>>,
     /// Whether it may go unencrypted to another host.
     pub plaintext: bool,
@@ -123,7 +123,11 @@ fn read_connections(section: &Section<'_>) -> Vec<ConnectionConfig> {
                 "write url = \"postgres://…\", \"sqlite:…\", \"amqps://…\", \"kafka+ssl://…\" or \"smtps://…\"",
             );
         }
-        let password = table.secret_file("password_file").map(hide);
+        let password = match table.secret_file("password_file") {
+            // That it cannot be read is noted. To the URL there is a password: that it lacks one would be a second mistake.
+            None if table.has("password_file") => Some(At::new(Secret::new("unread"), name.place)),
+            read => read.map(hide),
+        };
         let mut plaintext = false;
         table.flag("plaintext", &mut plaintext);
         table.finish(&[]);

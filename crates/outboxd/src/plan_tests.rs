@@ -302,6 +302,24 @@ fn values_that_break_a_rule() {
 }
 
 #[test]
+fn a_password_that_cannot_be_read_is_one_mistake_and_hides_no_other() {
+    let at = |url: &str| {
+        let connection = format!("rabbit = {{ url = \"{url}\", password_file = \"/nonexistent\" }}");
+        mistakes(&base("rabbit = \"amqp://localhost\"", &connection))
+    };
+    let unread = "connections.rabbit.password_file = \"/nonexistent\": cannot be read";
+    for url in ["amqp://a@localhost", "kafka://a@localhost", "smtp://a@localhost"] {
+        let found = at(url);
+        // What else is said is that the sink wants another kind of connection.
+        let about: Vec<_> = found.iter().filter(|line| line.contains("connections.rabbit")).collect();
+        assert!(about.len() == 1 && about[0].contains(unread), "{url}: {found:#?}");
+    }
+    let found = at("amqp://a@broker.example");
+    assert!(found.iter().any(|line| line.contains("would send unencrypted")), "{found:#?}");
+    assert!(!format!("{found:?}").contains("unread"), "{found:#?}");
+}
+
+#[test]
 fn secrets_never_reach_a_mistake_or_the_shown_plan() {
     let url = |url: &str| BASE.replace("amqp://localhost", url);
     for text in [

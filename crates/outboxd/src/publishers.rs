@@ -12,21 +12,40 @@ use crate::plan::{HttpPlan, PipePlan, Plan, PublisherPlan, SourcePlan, Target};
 use crate::run::RECONNECT;
 use crate::trouble::{Exit, Trouble};
 
-/// Starts the HTTP server with the publishers behind it; an address that cannot be had is told at once.
-pub async fn listen(plan: &Plan, http: &HttpPlan, stop: &CancellationToken) -> anyhow::Result<Serving> {
+/// Whether a run of these pipes has a use for the HTTP server. A pipe to a broker or to an endpoint has none, and a
+/// second process with other pipes may have the address.
+pub fn are_served(plan: &Plan, chosen: &[&PipePlan]) -> bool {
+    let measures = |pipe: &&PipePlan| matches!(plan.sinks[&pipe.to].target, Target::Metrics(_));
+    chosen.len() == plan.pipes.len() || chosen.iter().any(measures) || of_pipes(plan, chosen).next().is_some()
+}
+
+/// The publishers of a run: those of which these pipes deliver what was kept.
+fn of_pipes<'p>(plan: &'p Plan, chosen: &[&PipePlan]) -> impl Iterator<Item = &'p PublisherPlan> {
+    let is_chosen = |pipe: &PipePlan| chosen.iter().any(|other| other.name == pipe.name);
+    plan.publishers.values().filter(move |publisher| delivers(plan, publisher).is_some_and(is_chosen))
+}
+
+/// Starts the HTTP server with the publishers of these pipes behind it; an address that cannot be had is told at once.
+pub async fn listen(
+    plan: &Plan,
+    http: &HttpPlan,
+    chosen: &[&PipePlan],
+    stop: &CancellationToken,
+) -> anyhow::Result<Serving> {
     let figures = Figures::install(buckets(plan))?;
     let tokens = http.token.iter().cloned().collect();
     let options = HttpOptions { listen: http.listen, tokens, figures };
-    let publishers = plan.publishers.values().map(|publisher| {
-        let slot = Slot::default();
-        open(plan, publisher, slot.clone(), stop);
-        (publisher.name.clone(), slot)
-    });
-    let publishers: BTreeMap<String, Slot> = publishers.collect();
-    serve(options, publishers, stop.clone()).await.map_err(|error| {
+    let slots = of_pipes(plan, chosen).map(|publisher| (publisher.name.clone(), Slot::default()));
+    let slots: BTreeMap<String, Slot> = slots.collect();
+    let serving = serve(options, slots.clone(), stop.clone()).await.map_err(|error| {
         let help = "change http.listen, or end what listens there";
-        Trouble::new(Exit::Failed, format!("{error:#}"), help).into()
-    })
+        Trouble::new(Exit::Failed, format!("{error:#}"), help)
+    })?;
+    // Only now: who says that it is ready can be reached.
+    for (name, slot) in slots {
+        open(plan, &plan.publishers[&name], slot, stop);
+    }
+    Ok(serving)
 }
 
 /// The buckets that the configuration gives to histograms.

@@ -4,15 +4,16 @@ use std::sync::Arc;
 
 use sqlx::mysql::MySqlArguments;
 use sqlx::query::Query;
-use sqlx::{AssertSqlSafe, MySql, MySqlConnection};
+use sqlx::{AssertSqlSafe, Executor as _, MySql, MySqlConnection, MySqlPool, SqlSafeStr as _};
 
-use super::error::number;
+use super::error::{classify, number};
 use super::inbox::Inbox;
 use crate::error::Result;
+use crate::finding::Finding;
 use crate::inbox::Failure;
 use crate::message::Message;
 use crate::sink::Sink;
-use crate::sql::{Again, Bound, Fault, Kind, Statements, Value, text_of};
+use crate::sql::{Again, Bound, Fault, Kind, Statement, Statements, Value, finding, text_of, unprepared};
 use crate::view::View;
 
 impl Inbox {
@@ -36,6 +37,24 @@ impl Inbox {
             Some(timeout) => handler.timeout(timeout),
             None => handler,
         }))
+    }
+}
+
+/// Asks the database to prepare each statement, and runs none.
+pub async fn examine_statements(pool: &MySqlPool, statements: &Statements) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for statement in &statements.all {
+        findings.push(finding(statement.number, prepare(pool, statement).await));
+    }
+    findings
+}
+
+async fn prepare(pool: &MySqlPool, statement: &Statement) -> Result<bool> {
+    let text = AssertSqlSafe(statement.text(|_| "?".to_owned())).into_sql_str();
+    match pool.prepare(text).await {
+        Ok(_) => Ok(true),
+        Err(error @ sqlx::Error::Database(_)) => Err(unprepared(statement.number, error)),
+        Err(error) => Err(classify(error, "looking at the statements")),
     }
 }
 

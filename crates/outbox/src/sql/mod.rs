@@ -25,6 +25,7 @@
 //! | the table or a column is missing, a grant, the connection, the space | unavailable: it would meet every message |
 
 mod fault;
+mod look;
 mod scan;
 mod sink;
 mod value;
@@ -32,6 +33,7 @@ mod value;
 use std::time::Duration;
 
 pub(crate) use fault::Fault;
+pub(crate) use look::{finding, unprepared};
 pub(crate) use sink::Again;
 pub(crate) use value::{Bound, Value, text_of};
 

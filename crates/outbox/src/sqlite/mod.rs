@@ -32,6 +32,7 @@ use tokio::time::Instant;
 
 pub use inbox::Inbox;
 pub use log::Cursor;
+pub use statements::examine_statements;
 pub use store::LogStore;
 
 pub use crate::source::Start;

@@ -4,14 +4,16 @@ use std::sync::Arc;
 
 use sqlx::query::Query;
 use sqlx::sqlite::SqliteArguments;
-use sqlx::{AssertSqlSafe, Sqlite, SqliteConnection};
+use sqlx::{AssertSqlSafe, Executor as _, SqlSafeStr as _, Sqlite, SqliteConnection, SqlitePool};
 
+use super::error::classify;
 use super::inbox::Inbox;
 use crate::error::Result;
+use crate::finding::Finding;
 use crate::inbox::Failure;
 use crate::message::Message;
 use crate::sink::Sink;
-use crate::sql::{Again, Bound, Fault, Kind, Statements, Value, text_of};
+use crate::sql::{Again, Bound, Fault, Kind, Statement, Statements, Value, finding, text_of, unprepared};
 use crate::view::View;
 
 impl Inbox {
@@ -34,6 +36,22 @@ impl Inbox {
             None => handler,
         }))
     }
+}
+
+/// Asks the database to prepare each statement, and runs none.
+pub async fn examine_statements(pool: &SqlitePool, statements: &Statements) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for statement in &statements.all {
+        findings.push(finding(statement.number, prepare(pool, statement).await));
+    }
+    findings
+}
+
+async fn prepare(pool: &SqlitePool, statement: &Statement) -> Result<bool> {
+    let text = AssertSqlSafe(statement.text(|_| "?".to_owned())).into_sql_str();
+    let Err(error) = pool.prepare(text).await else { return Ok(true) };
+    let is_misspelt = error.as_database_error().is_some_and(|database| is_misspelt(database.message()));
+    Err(if is_misspelt { unprepared(statement.number, error) } else { classify(pool, error) })
 }
 
 async fn run(

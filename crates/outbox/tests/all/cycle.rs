@@ -101,15 +101,39 @@ async fn a8_one_line_per_cycle_says_how_many_succeeded_failed_and_were_skipped()
     });
     let pipe = start(Pipe::new(Script::new([skipping, Claim::empty().with_skipped(2)]), sink).name("relay"));
     sleep(Duration::from_secs(3600)).await;
-    let expected = ["delivered=3 failed=2 skipped=7", "delivered=0 failed=0 skipped=2"];
+    let causes = "cause=UNFIT: never other_causes=1";
+    let first = |skipped: u32| format!("delivered=3 failed=2 skipped={skipped} {causes}");
+    let expected = [first(7), "delivered=0 failed=0 skipped=2".to_owned()];
     let told = lines.cycles();
     // The second claim may come before the first one is settled; then they are one cycle.
-    assert!(
-        told == expected || told == ["delivered=3 failed=2 skipped=9"],
-        "an idle hour adds none: {told:?}"
-    );
+    assert!(told == expected || told == [first(9)], "an idle hour adds none: {told:?}");
     pipe.stop().await;
     assert_eq!(lines.cycles(), told, "all was told");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a8_a_storm_of_failures_is_a_line_per_cycle_with_the_cause_of_most() {
+    let (lines, _guard) = Lines::capture();
+    let outbox = Outbox::new();
+    let kinds = (0..500).map(|n| if n % 10 == 0 { "odd" } else { "usual" });
+    outbox.enqueue_all(kinds.map(|kind| Message::new(kind, "canary")).collect()).unwrap();
+    let sink = Recorder::new();
+    sink.judge_by(|message| match message.kind.as_str() {
+        "odd" => Outcome::rejected(Cause::new("HTTP_409", "it answered 409")),
+        _ => Outcome::rejected(Cause::new("HTTP_500", "it answered 500")),
+    });
+    let policy = outbox::Policy { streak: u32::MAX, ..outbox::Policy::default() };
+    let pipe = start(Pipe::new(outbox.cursor("c"), sink).name("relay").policy(policy).batch(500));
+    sleep(Duration::from_millis(10)).await;
+    let told = lines.cycles();
+    assert_eq!(
+        told,
+        ["delivered=0 failed=500 skipped=0 cause=HTTP_500: it answered 500 other_causes=50"],
+        "not a line for each"
+    );
+    pipe.stop().await;
+    let all = String::from_utf8(lines.0.lock().unwrap().clone()).unwrap();
+    assert!(!all.contains("canary"), "{all}");
 }
 
 #[tokio::test(start_paused = true)]

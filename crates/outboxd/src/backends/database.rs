@@ -7,7 +7,9 @@ use std::time::Duration;
 use outbox::audit::Audit;
 use outbox::errors::ErrorLog;
 use outbox::sql::Statements;
-use outbox::{Error, ErrorKind, Handled, Inbox as _, MessageId, Once, Result, Sink, mysql, postgres, sqlite};
+use outbox::{
+    Error, ErrorKind, Finding, Handled, Inbox as _, MessageId, Once, Result, Sink, mysql, postgres, sqlite,
+};
 use sqlx::{MySqlPool, PgPool, SqlitePool};
 use tokio::sync::Mutex;
 
@@ -57,6 +59,15 @@ impl Database {
             Self::Postgres(pool) => postgres::Outbox::new(pool.clone()).migrate_tables().await,
             Self::Sqlite(pool) => sqlite::Outbox::new(pool.clone()).migrate_tables().await,
             Self::MySql(pool) => mysql::migrate(pool).await,
+        }
+    }
+
+    /// Looks at statements, and runs none.
+    pub async fn examine(&self, statements: &Statements) -> Vec<Finding> {
+        match self {
+            Self::Postgres(pool) => postgres::examine_statements(pool, statements).await,
+            Self::Sqlite(pool) => sqlite::examine_statements(pool, statements).await,
+            Self::MySql(pool) => mysql::examine_statements(pool, statements).await,
         }
     }
 }

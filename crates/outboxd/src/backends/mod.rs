@@ -21,7 +21,7 @@ use crate::options::{
 };
 
 pub use config::{
-    endpoint_config, exchange_config, group_config, mail_config, topic_config, work_queue_config,
+    endpoint_config, exchange_config, group_config, mail_config, statements, topic_config, work_queue_config,
 };
 pub use database::{Database, Databases, Inbox};
 pub use letters::letters;

@@ -7,7 +7,7 @@ use outbox::smtp::Mailer;
 
 use crate::backends::{self, Database, Databases};
 use crate::connection::Connection;
-use crate::options::{EndpointOptions, ErrorLogOptions, MailOptions};
+use crate::options::{EndpointOptions, ErrorLogOptions, MailOptions, StatementOptions};
 use crate::plan::InboxPlan;
 
 /// Whether somebody listens at an endpoint.
@@ -31,12 +31,18 @@ pub async fn mail(connection: &Connection, options: &MailOptions) -> Finding {
     }
 }
 
-/// Whether the database of a handler can be reached.
-pub async fn database(connection: &Connection) -> Finding {
-    match Database::open(connection).await {
-        Ok(_) => Finding::ok("connection", format!("connected to {}", connection.url)),
-        Err(error) => Finding::error("connection", &error),
+/// Whether a database can be reached, and can make sense of the statements.
+pub async fn sql(connection: &Connection, options: &StatementOptions) -> Vec<Finding> {
+    let database = match Database::open(connection).await {
+        Ok(database) => database,
+        Err(error) => return vec![Finding::error("connection", &error)],
+    };
+    let mut findings = vec![Finding::ok("connection", format!("connected to {}", connection.url))];
+    match backends::statements(connection.kind, options) {
+        Ok(statements) => findings.extend(database.examine(&statements).await),
+        Err(error) => findings.push(Finding::error("statement", &error)),
     }
+    findings
 }
 
 /// Whether a table of errors is there and can be read.

@@ -36,7 +36,7 @@ async fn examine_target(args: &DoctorArgs, plan: &Plan, sink: &SinkPlan) -> Vec<
             let listens = if plan.http.is_some() { "shown on GET /metrics" } else { "not shown to anybody" };
             vec![Finding::ok("metrics", format!("{} figures, {listens}", meters.len()))]
         }
-        Target::Sql(connection, _) => vec![handler::database(connection).await],
+        Target::Sql(connection, options) => handler::sql(connection, options).await,
         Target::ErrorLog(connection, options) => vec![handler::error_log(connection, options).await],
         Target::Topic(connection, options) => {
             let config = match backends::topic_config(options) {

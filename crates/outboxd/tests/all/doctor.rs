@@ -26,7 +26,7 @@ fn tickets(url: &str, more: &str) -> String {
 }
 
 /// The findings about one thing, and how it ended.
-fn findings(program: &Program, args: &[&str]) -> (i32, Vec<Value>) {
+pub fn findings(program: &Program, args: &[&str]) -> (i32, Vec<Value>) {
     let mut all = vec!["doctor", "--format", "json"];
     all.extend(args);
     let ran = program.run(&all);
@@ -34,11 +34,11 @@ fn findings(program: &Program, args: &[&str]) -> (i32, Vec<Value>) {
     (ran.code, told["findings"].as_array().unwrap().clone())
 }
 
-fn about<'f>(findings: &'f [Value], what: &str) -> Vec<&'f Value> {
+pub fn about<'f>(findings: &'f [Value], what: &str) -> Vec<&'f Value> {
     findings.iter().filter(|finding| finding["what"] == what).collect()
 }
 
-fn the<'f>(findings: &'f [Value], what: &str) -> &'f Value {
+pub fn the<'f>(findings: &'f [Value], what: &str) -> &'f Value {
     match about(findings, what)[..] {
         [one] => one,
         _ => panic!("not one finding about '{what}': {findings:#?}"),

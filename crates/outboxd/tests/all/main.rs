@@ -30,6 +30,7 @@ mod repair;
 mod secrets;
 mod servers;
 mod signals;
+mod statements;
 mod status;
 mod ticketflow;
 mod ticketflow_adr;

@@ -152,8 +152,51 @@ async fn e4_over_sqlite_while_there_is_no_broker_at_all() {
     assert_eq!(listed["messages"].as_array().map(Vec::len), Some(1), "an id is kept once: {listed}");
     let shown = program.json(&["show", id]);
     assert_eq!(shown["type"], "product.created", "{shown}");
+    let told = program.ok(&["show", id]);
+    assert!(told.contains("source        pending, written 2"), "who wrote it is not known: {told}");
     running.signal("TERM");
     assert_eq!(running.end().0, 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn e5_what_was_published_at_once_and_waits_in_a_queue_is_not_said_to_be_nowhere() {
+    let Some(rabbitmq) = testbed::rabbitmq().await else { return };
+    let vhost = rabbitmq.vhost().await.unwrap();
+    let program = Program::with(&config("sqlite:shop.db", vhost.url(), "127.0.0.1:0")).env("TOKEN", TOKEN);
+    program.ok(&["migrate"]);
+    let (running, address) = start(&program);
+    publish_until(&address, "p", 0, "confirmed");
+    let body = r#"{"type":"product.created","payload":{}}"#;
+    let (status, answer) = post(&address, "", body);
+    assert_eq!(status, 200, "{answer}");
+    let id = answer["id"].as_str().unwrap();
+    let ran = program.run(&["show", id]);
+    let (error, help) = ran.only_error(1);
+    let waits = "it may wait in queue 'product-created-queue', which is not searched";
+    assert_eq!(error, format!("message '{id}' was not found; {waits}"));
+    assert!(help.contains("once a consumer with an inbox has tried it"), "{help}");
+    let ran = program.run(&["show", id, "--source", "pending"]);
+    assert_eq!(ran.only_error(1).0, format!("there is no message '{id}'"), "not in that source");
+    running.signal("TERM");
+    assert_eq!(running.end().0, 0);
+}
+
+#[test]
+fn a_process_for_other_pipes_does_not_need_the_port() {
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    let both = config("sqlite:shop.db", "amqp://127.0.0.1:1/%2f", &address)
+        + "[sinks.lines]\nfile = \"lines.jsonl\"\n[pipes.copy]\nfrom = \"pending\"\nto = \"lines\"\n";
+    let program = Program::with(&both).env("TOKEN", TOKEN);
+    program.ok(&["migrate"]);
+    let mut running = program.start(&["run", "--pipe", "copy"]);
+    running.wait_for("not listening for HTTP");
+    running.wait_for("outboxd is up");
+    running.signal("TERM");
+    assert_eq!(running.end().0, 0);
+    // What delivers for a publisher goes with it.
+    let ran = program.run(&["run", "-q", "--pipe", "later"]);
+    assert!(ran.only_error(1).0.starts_with("cannot listen on "), "{ran:#?}");
 }
 
 #[test]

@@ -7,9 +7,9 @@ use sqlx::postgres::PgPool;
 use sqlx::{AssertSqlSafe, PgConnection, Row};
 use uuid::Uuid;
 
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, Result};
 use crate::postgres::error::classify;
-use crate::sql::{Statement, Statements};
+use crate::sql::{Statement, Statements, unprepared};
 
 const TYPES: &str = "
     select array(select format_type(kind::oid, null) from unnest(parameter_types) with ordinality as p (kind, place)
@@ -119,31 +119,73 @@ impl Learner {
     }
 }
 
+/// Whether the server can make sense of a statement, which is not run; `false` if it cannot be asked.
+pub(super) async fn is_understood(conn: &mut PgConnection, statement: &Statement) -> Result<bool> {
+    const WORDS: [&str; 7] = ["select", "insert", "update", "delete", "merge", "values", "with"];
+    let text = numbered(statement);
+    // What is no query has no values: those that have are prepared before they are run, whatever they are.
+    if is_call(&text) || (statement.values.is_empty() && !WORDS.iter().any(|word| begins(&text, word))) {
+        return Ok(false);
+    }
+    prepare(conn, statement.number, &text).await?.forget(conn).await?;
+    Ok(true)
+}
+
 async fn types(conn: &mut PgConnection, statement: &Statement) -> Result<Vec<Type>> {
-    let text = statement.text(|place| format!("${}", place + 1));
+    let text = numbered(statement);
     let untyped = || vec![Type::Other("text".to_owned()); statement.values.len()];
-    // A call cannot be prepared, and a statement without values has nothing to tell.
-    let is_call = text.trim_start().get(..4).is_some_and(|word| word.eq_ignore_ascii_case("call"));
-    if is_call || statement.values.is_empty() {
+    // A statement without values has nothing to tell.
+    if is_call(&text) || statement.values.is_empty() {
         return Ok(untyped());
     }
-    let number = statement.number;
-    let failed = |error: sqlx::Error| match &error {
-        sqlx::Error::Database(database) if database.code().is_some_and(|code| code.starts_with("42")) => {
-            // It has no values yet, so its words are safe to repeat.
-            let why = format!("statement {number} cannot be prepared");
-            Error::new(ErrorKind::Config, why).caused_by(error)
-        }
-        _ => classify(error, format_args!("looking at statement {number}")),
-    };
-    let name = format!("outbox_{}", Uuid::new_v4().simple());
-    let prepare = AssertSqlSafe(format!("prepare {name} as {text}"));
-    sqlx::raw_sql(prepare).execute(&mut *conn).await.map_err(failed)?;
-    let row = sqlx::query(TYPES).bind(&name).persistent(false).fetch_one(&mut *conn).await.map_err(failed)?;
-    let names: Vec<String> = row.get("types");
-    sqlx::raw_sql(AssertSqlSafe(format!("deallocate {name}"))).execute(conn).await.map_err(failed)?;
+    let prepared = prepare(conn, statement.number, &text).await?;
+    let row = sqlx::query(TYPES).bind(&prepared.name).persistent(false).fetch_one(&mut *conn).await;
+    let names: Vec<String> = row.map_err(|error| prepared.failed(error))?.get("types");
+    prepared.forget(conn).await?;
     if names.len() != statement.values.len() {
         return Ok(untyped());
     }
     Ok(names.into_iter().map(Type::of).collect())
+}
+
+fn numbered(statement: &Statement) -> String {
+    statement.text(|place| format!("${}", place + 1))
+}
+
+/// A call cannot be prepared.
+fn is_call(text: &str) -> bool {
+    begins(text, "call")
+}
+
+fn begins(text: &str, word: &str) -> bool {
+    text.trim_start().get(..word.len()).is_some_and(|start| start.eq_ignore_ascii_case(word))
+}
+
+/// A statement that the server has prepared in this session.
+struct Prepared {
+    name: String,
+    number: usize,
+}
+
+async fn prepare(conn: &mut PgConnection, number: usize, text: &str) -> Result<Prepared> {
+    let prepared = Prepared { name: format!("outbox_{}", Uuid::new_v4().simple()), number };
+    let prepare = AssertSqlSafe(format!("prepare {} as {text}", prepared.name));
+    sqlx::raw_sql(prepare).execute(conn).await.map_err(|error| prepared.failed(error))?;
+    Ok(prepared)
+}
+
+impl Prepared {
+    async fn forget(self, conn: &mut PgConnection) -> Result<()> {
+        let deallocate = AssertSqlSafe(format!("deallocate {}", self.name));
+        sqlx::raw_sql(deallocate).execute(conn).await.map(drop).map_err(|error| self.failed(error))
+    }
+
+    fn failed(&self, error: sqlx::Error) -> Error {
+        match &error {
+            sqlx::Error::Database(database) if database.code().is_some_and(|code| code.starts_with("42")) => {
+                unprepared(self.number, error)
+            }
+            _ => classify(error, format_args!("looking at statement {}", self.number)),
+        }
+    }
 }

@@ -11,14 +11,17 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use sqlx::postgres::PgArguments;
 use sqlx::query::Query;
-use sqlx::{AssertSqlSafe, PgConnection, Postgres};
+use sqlx::{AssertSqlSafe, PgConnection, PgPool, Postgres};
 
+use super::error::classify;
+use super::examine::look;
 use super::inbox::Inbox;
 use crate::error::Result;
+use crate::finding::Finding;
 use crate::inbox::Failure;
 use crate::message::Message;
 use crate::sink::{Cause, Outcome, Sink, code};
-use crate::sql::{Again, Bound, Fault, Kind, Statement, Statements, Value, text_of};
+use crate::sql::{Again, Bound, Fault, Kind, Statement, Statements, Value, finding, text_of};
 use crate::view::View;
 use learn::{Learned, Learner, Type};
 
@@ -43,6 +46,25 @@ impl Inbox {
         };
         Ok(SqlSink { learner, handler: Again(handler) })
     }
+}
+
+/// Asks the database to prepare each statement, and runs none.
+pub async fn examine_statements(pool: &PgPool, statements: &Statements) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for statement in &statements.all {
+        findings.push(finding(statement.number, is_understood(pool, statement).await));
+    }
+    findings
+}
+
+/// In a transaction of its own, which a statement that is not understood spoils.
+async fn is_understood(pool: &PgPool, statement: &Statement) -> Result<bool> {
+    let failed = |error| classify(error, "looking at the statements");
+    let mut conn = pool.acquire().await.map_err(failed)?;
+    let mut tx = look(&mut conn).await.map_err(failed)?;
+    let understood = learn::is_understood(&mut tx, statement).await;
+    tx.rollback().await.map_err(failed)?;
+    understood
 }
 
 struct SqlSink<H> {

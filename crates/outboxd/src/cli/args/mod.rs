@@ -211,7 +211,7 @@ pub struct RunArgs {
     /// Carries what is pending, then leaves; what must wait is left for later
     #[arg(long)]
     pub once: bool,
-    /// Only this pipe; may be repeated
+    /// Only this pipe; may be repeated. The HTTP server is up only for metrics and publishers of these pipes
     #[arg(long, value_name = "NAME")]
     pub pipe: Vec<String>,
 }

@@ -28,7 +28,7 @@ pub async fn gather(plan: &Plan, sources: &[&SourcePlan], id: &MessageId) -> (Li
     let at_tables = in_error_tables(plan, id);
     let at_inboxes = join_all(inboxes.iter().map(|inbox| in_inbox(&databases, inbox, id)));
     let (at_tables, at_inboxes) = futures_util::join!(at_tables, at_inboxes);
-    let in_outboxes = join_all(outboxes.into_iter().map(|source| in_outbox(plan, source, id))).await;
+    let in_outboxes = join_all(outboxes.into_iter().map(|source| in_outbox(source, id))).await;
     let (mut life, mut troubles) = (Life::default(), Vec::new());
     let later = at_brokers.into_iter().chain(at_inboxes).chain([at_tables]);
     // The outbox has the message as it was written.
@@ -70,15 +70,13 @@ fn inboxes(plan: &Plan) -> Vec<&InboxPlan> {
     inboxes
 }
 
-async fn in_outbox(plan: &Plan, source: &SourcePlan, id: &MessageId) -> Told {
+async fn in_outbox(source: &SourcePlan, id: &MessageId) -> Told {
     let opened = open(source).await?;
     let story = opened.log.admin().show(id).await;
     let story = story.map_err(|error| opened.trouble("cannot show the message", &error))?;
     let Some(story) = story else { return Ok(Life::default()) };
-    let publisher = plan.publishers.values().find(|publisher| publisher.keep == source.name);
     let written = Written {
         source: source.name.clone(),
-        publisher: publisher.map(|publisher| publisher.name.clone()),
         entries: story.entries.into_iter().filter(|entry| entry.cursor.is_some()).collect(),
     };
     Ok(Life { message: Some(story.message), written: vec![written], ..Life::default() })

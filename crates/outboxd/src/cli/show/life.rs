@@ -33,8 +33,6 @@ pub struct Life {
 pub struct Written {
     /// The name of the source.
     pub source: String,
-    /// The publisher that keeps messages there when its broker is away.
-    pub publisher: Option<String>,
     /// How it stands on each pipe.
     pub entries: Vec<Entry>,
 }

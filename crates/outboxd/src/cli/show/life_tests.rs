@@ -57,7 +57,7 @@ fn entry(pipe: &str, stand: Stand, attempts: u32) -> Entry {
 }
 
 fn written(entries: Vec<Entry>) -> Life {
-    let written = Written { source: "orders".to_owned(), publisher: None, entries };
+    let written = Written { source: "orders".to_owned(), entries };
     Life { message: Some(Message::new("a", "x")), written: vec![written], ..Life::default() }
 }
 

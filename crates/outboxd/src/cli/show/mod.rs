@@ -3,13 +3,14 @@
 mod gather;
 mod life;
 mod print;
+mod unsearched;
 
 use self::gather::gather;
 use super::args::ShowArgs;
 use super::choose;
 use super::output::Output;
 use crate::plan::Plan;
-use crate::trouble::{Exit, Trouble};
+use crate::trouble::Exit;
 
 /// Shows a message; its payload only when asked, since it may hold what not everybody should see.
 pub async fn show(args: &ShowArgs, plan: &Plan, output: &mut Output) -> anyhow::Result<Exit> {
@@ -17,7 +18,9 @@ pub async fn show(args: &ShowArgs, plan: &Plan, output: &mut Output) -> anyhow::
     let (life, troubles) = gather(plan, &sources, &args.id.as_str().into()).await;
     if !life.is_known() {
         let first = troubles.into_iter().next();
-        return Err(first.unwrap_or_else(|| nowhere(&args.id)).into());
+        return Err(first
+            .unwrap_or_else(|| unsearched::not_found(plan, &args.id, args.source.as_deref()))
+            .into());
     }
     if output.is_json() {
         output.json(&print::to_json(&args.id, &life, plan, args.payload))?;
@@ -25,9 +28,4 @@ pub async fn show(args: &ShowArgs, plan: &Plan, output: &mut Output) -> anyhow::
         print::print(&args.id, &life, plan, args.payload, output)?;
     }
     Ok(Exit::Ok)
-}
-
-fn nowhere(id: &str) -> Trouble {
-    let help = "check the id; what is old and done may have been removed";
-    Trouble::new(Exit::Failed, format!("there is no message '{id}'"), help)
 }

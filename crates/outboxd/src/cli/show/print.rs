@@ -130,9 +130,9 @@ fn about(message: &Message, with_payload: bool, field: Field<'_>) -> std::io::Re
 }
 
 fn stands(written: &Written, at: Option<Timestamp>, field: Field<'_>) -> std::io::Result<()> {
-    let at = at.map(|at| format!(", {at:.0}")).unwrap_or_default();
-    let kept = written.publisher.as_ref().map(|name| format!(", kept by publisher '{name}'"));
-    field("source", &format!("{}{at}{}", written.source, kept.unwrap_or_default()))?;
+    let at = at.map(|at| format!(" {at:.0}")).unwrap_or_default();
+    // Whether an application wrote it or a publisher kept it, nothing tells.
+    field("source", &format!("{}, written{at}", written.source))?;
     for entry in &written.entries {
         let pipe = entry.cursor.as_deref().unwrap_or("-");
         let due = entry.due.map(|due| format!(", due {due:.0}")).unwrap_or_default();
