@@ -2,6 +2,8 @@
 
 mod bad_input;
 mod conformance;
+#[cfg(feature = "sqlite")]
+mod error_log;
 mod letters;
 mod order;
 mod outage;
