@@ -7,6 +7,8 @@ mod error_log;
 mod letters;
 mod order;
 mod outage;
+mod partial;
+mod prefetch;
 mod retries;
 mod topology;
 
