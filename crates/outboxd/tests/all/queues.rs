@@ -1,8 +1,10 @@
 //! A consumer of RabbitMQ by configuration alone: retries and dead letters kept by the broker.
 
+use std::time::Duration;
+
 use lapin::options::{BasicPublishOptions, ConfirmSelectOptions};
 use lapin::{BasicProperties, Channel, Connection, ConnectionProperties};
-use testbed::Vhost;
+use testbed::{Proxy, Vhost};
 
 use crate::broker::Queue;
 use crate::endpoint::Endpoint;
@@ -188,4 +190,33 @@ async fn doctor_tells_what_is_missing_and_what_differs_and_makes_nothing() {
     program.write("outboxd.toml", &made.replace("retry =", "kind = \"quorum\"\nretry ="));
     let ran = doctor(&program);
     assert!(ran.code == 4 && ran.stdout.contains("exists and is not as configured"), "{ran:#?}");
+}
+
+/// A consumer that is slow to reach its broker, and a relay of the same run that is quick and tries once.
+#[tokio::test(flavor = "multi_thread")]
+async fn d1_queues_are_declared_before_a_relay_of_the_same_run_publishes() {
+    let Some(rabbitmq) = testbed::rabbitmq().await else { return };
+    let vhost = rabbitmq.vhost().await.unwrap();
+    let endpoint = Endpoint::start().await;
+    let proxy = Proxy::to(("127.0.0.1", rabbitmq.port())).await.unwrap();
+    proxy.latency(Duration::from_millis(50));
+    let slow = proxy.reroute(vhost.url()).unwrap();
+    let consumer = config(&vhost, &endpoint.url, "bind = [{ exchange = \"shop.events\", keys = [\"#\"] }]");
+    let consumer = consumer.replace("[connections]", &format!("[connections]\nquick = \"{}\"", vhost.url()));
+    let consumer =
+        consumer.replace(&format!("rabbit = \"{}\"", vhost.url()), &format!("rabbit = \"{slow}\""));
+    let program = Program::migrated(&format!(
+        "{consumer}[sources.orders]\non = \"handled\"\n\
+         [sinks.events]\non = \"quick\"\nexchange = \"shop.events\"\n\
+         [pipes.relay]\nfrom = \"orders\"\nto = \"events\"\npoll = \"20ms\"\nattempts = 1\n"
+    ));
+    let sent = ["a", "b", "c"]
+        .map(|key| program.ok(&["send", "--source", "orders", "--type", "t", "--key", key, "--data", "{}"]));
+    let running = program.start(&["run"]);
+    let mut posted: Vec<_> = endpoint.wait_for(3).await.into_iter().map(|posted| posted.id).collect();
+    posted.sort_unstable();
+    assert_eq!(posted, sent.map(|id| id.trim().to_owned()));
+    running.signal("TERM");
+    let (code, said) = running.end();
+    assert!(code == 0 && !said.contains("NO_ROUTE"), "{said}");
 }
