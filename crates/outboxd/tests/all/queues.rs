@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use lapin::options::{BasicPublishOptions, ConfirmSelectOptions};
+use lapin::types::{AMQPValue, FieldTable};
 use lapin::{BasicProperties, Channel, Connection, ConnectionProperties};
 use testbed::{Proxy, Vhost};
 
@@ -149,6 +150,34 @@ async fn e3_dead_letters_are_written_down_in_a_table_of_errors() {
     .await;
     assert_eq!(written, [(1, "m-1 HTTP_404 notifications".to_owned())]);
     assert!(program.ok(&["doctor", "--sink", "errors"]).contains("there, and can be read"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn e3_what_nobody_can_handle_is_written_down_too() {
+    let Some(rabbitmq) = testbed::rabbitmq().await else { return };
+    let vhost = rabbitmq.vhost().await.unwrap();
+    let endpoint = Endpoint::start().await;
+    let errors = "[sources.dead]\non = \"rabbit\"\nqueue = \"notifications.dlq\"\n\
+        [sinks.errors]\non = \"handled\"\nerror_log = true\n[pipes.errors]\nfrom = \"dead\"\nto = \"errors\"\npoll = \"20ms\"\n";
+    let program = Program::migrated(&format!("{}{errors}", config(&vhost, &endpoint.url, "")));
+    program.ok(&["run", "--once"]);
+    let publisher = Publisher::connect(&vhost).await;
+    let mut odd = FieldTable::default();
+    odd.insert("x-event-id".into(), AMQPValue::FieldTable(FieldTable::default()));
+    let bare = BasicProperties::default;
+    for (body, properties) in [("odd", bare().with_headers(odd)), ("bare", bare())] {
+        let options = BasicPublishOptions::default();
+        let to = "notifications".into();
+        let sent = publisher.0.basic_publish("".into(), to, options, body.as_bytes(), properties);
+        sent.await.unwrap().await.unwrap();
+    }
+    program.ok(&["run", "--once"]);
+    program.ok(&["run", "--once"]);
+    let query = "SELECT length(payload), code || ' ' || origin FROM outbox_errors ORDER BY code";
+    let written = on_file(&program, "handled.db", query).await;
+    assert_eq!(written, [(3, "BAD_HEADER notifications".to_owned()), (4, "NO_ID notifications".to_owned())]);
+    assert_eq!(Queue::count(vhost.url(), "notifications.dlq.dlq").await, Some(0));
+    assert!(endpoint.posted().is_empty());
 }
 
 #[tokio::test(flavor = "multi_thread")]
