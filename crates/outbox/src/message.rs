@@ -54,6 +54,8 @@ pub mod header {
     pub const ERROR_FIRST_AT: &str = "x-error-first-at";
     /// When it was given up, RFC 3339.
     pub const ERROR_AT: &str = "x-error-at";
+    /// What is wrong with a message that came to an error log and that nobody could handle: a code and a sentence.
+    pub const ERROR_DEFECT: &str = "x-error-defect";
 
     /// The routing key or topic that a message was first sent to, once a consumer has moved it.
     pub const DESTINATION: &str = "x-first-destination";

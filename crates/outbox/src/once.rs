@@ -209,6 +209,10 @@ impl<I: Inbox, S: Sink> Sink for Once<I, S> {
         let outcomes = self.deliver_distinct(&distinct).await;
         messages.iter().map(|message| outcomes[first[&message.id]].clone()).collect()
     }
+
+    fn takes_defects(&self) -> bool {
+        self.sink.takes_defects()
+    }
 }
 
 impl<I, S: fmt::Debug> fmt::Debug for Once<I, S> {

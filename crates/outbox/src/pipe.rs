@@ -245,7 +245,7 @@ impl Run {
 
     fn on_intake(&mut self, intake: Intake) -> Result<()> {
         self.claiming = false;
-        let (number, claim) = match intake {
+        let (number, mut claim) = match intake {
             Intake::Rested => return Ok(()),
             // Claimed before the loss was known.
             Intake::Claimed(..) if self.afresh => return Ok(()),
@@ -270,6 +270,9 @@ impl Run {
         }
         failpoint::pass("claimed");
         self.pipe.stats.add_claimed(count);
+        if self.pipe.sink.takes_defects() {
+            claim.let_defects_pass();
+        }
         for (index, cause) in claim.defects() {
             tell::verdict(&self.pipe.name, &claim.messages[*index], &Verdict::defect(cause.clone()));
         }

@@ -26,12 +26,23 @@ use crate::message::Message;
 pub trait Sink: Send + Sync {
     /// One outcome per message, in order: delivered, rejected (its fault), unavailable (ours).
     async fn deliver(&self, messages: &[Message]) -> Vec<Outcome>;
+
+    /// Whether it also takes messages that nobody can handle ([`Claim::defects`](crate::Claim::defects)): without
+    /// an id, with a header that cannot be read. A handler does not, and they are dead without having come to it. Where
+    /// broken messages are written down they must not die of what is written down; there the header
+    /// [`ERROR_DEFECT`](crate::header::ERROR_DEFECT) says what is wrong.
+    fn takes_defects(&self) -> bool {
+        false
+    }
 }
 
 #[async_trait]
 impl<S: Sink + ?Sized> Sink for Arc<S> {
     async fn deliver(&self, messages: &[Message]) -> Vec<Outcome> {
         (**self).deliver(messages).await
+    }
+    fn takes_defects(&self) -> bool {
+        (**self).takes_defects()
     }
 }
 

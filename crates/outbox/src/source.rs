@@ -10,7 +10,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::message::Message;
+use crate::message::{Message, header};
 use crate::policy::Verdict;
 use crate::sink::Cause;
 
@@ -130,7 +130,8 @@ impl Claim {
         self
     }
 
-    /// Tells which messages cannot be handled by anybody, and why: they are dead without an attempt.
+    /// Tells which messages cannot be handled by anybody, and why: they are dead without an attempt, unless the sink
+    /// takes them as they are ([`Sink::takes_defects`](crate::Sink::takes_defects)).
     #[must_use]
     pub fn with_defects(mut self, defects: Vec<(usize, Cause)>) -> Self {
         self.defects = defects;
@@ -174,6 +175,15 @@ impl Claim {
     /// Which messages cannot be handled, and why.
     pub fn defects(&self) -> &[(usize, Cause)] {
         &self.defects
+    }
+
+    /// Lets messages with a defect pass, each with what is wrong with it in a header.
+    pub(crate) fn let_defects_pass(&mut self) {
+        for (index, cause) in self.defects.drain(..) {
+            if let Some(message) = self.messages.get_mut(index) {
+                message.headers.insert(header::ERROR_DEFECT.to_owned(), cause.to_string());
+            }
+        }
     }
 
     /// Whether these messages were set aside before: nothing of their keys can be earlier.

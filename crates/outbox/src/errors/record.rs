@@ -17,8 +17,8 @@ const STACK: &str = "MT-Fault-StackTrace";
 impl ErrorRecord {
     /// The record of a message from an error queue; `now` is when it came.
     ///
-    /// What outboxd says of a dead letter (`x-error-…`) counts first, then what MassTransit and RabbitMQ say. Of a
-    /// message that says nothing the origin is `unknown` and the code `UNKNOWN`.
+    /// What outboxd says of a dead letter (`x-error-…`) counts first, then what MassTransit and RabbitMQ say, then what is
+    /// wrong with the message itself. Of a message that says nothing the origin is `unknown` and the code `UNKNOWN`.
     pub fn of(message: &Message, now: Timestamp) -> Self {
         let Died { origin, cause, attempts, first_at, at } = Died::read(&message.headers);
         let last_seen = at.unwrap_or(now);
@@ -36,7 +36,9 @@ impl ErrorRecord {
                 .filter(|origin| !origin.is_empty())
                 .or_else(retried_at)
                 .unwrap_or_else(|| UNKNOWN.to_owned()),
-            cause: cause.unwrap_or_else(|| Cause::new("UNKNOWN", "the message does not say why it is here")),
+            cause: cause
+                .or_else(|| defect(message))
+                .unwrap_or_else(|| Cause::new("UNKNOWN", "the message does not say why it is here")),
             attempts: if attempts == 0 { message.attempts } else { attempts },
             payload: message.payload.clone(),
             original_payload: None,
@@ -63,6 +65,12 @@ impl ErrorRecord {
         message.headers.retain(|name, _| !is_of_death(name));
         message.header(header::RETURNED_BY, by).header(header::RETURNED_AT, now.to_string())
     }
+}
+
+/// What its source found wrong with the message.
+fn defect(message: &Message) -> Option<Cause> {
+    let (code, detail) = message.headers.get(header::ERROR_DEFECT)?.split_once(": ")?;
+    Some(Cause::new(code.to_owned(), detail))
 }
 
 /// To what every store keeps, so that one failure is of one moment whenever it is written.
@@ -114,6 +122,10 @@ mod tests {
             told(&broker),
             format!("orders EXPIRED 'the queue 'orders' gave it up: expired' 0 {epoch} {epoch}")
         );
+        let defective = [(header::ERROR_DEFECT, "NO_ID: it has none: nowhere")];
+        assert_eq!(told(&defective), format!("unknown NO_ID 'it has none: nowhere' 0 {epoch} {epoch}"));
+        let dead = [defective[0], (header::ERROR_CODE, "BAD_HEADER"), (header::ERROR_TEXT, "an odd one")];
+        assert_eq!(told(&dead), format!("unknown BAD_HEADER 'an odd one' 0 {epoch} {epoch}"));
         let nobody = format!("unknown UNKNOWN 'the message does not say why it is here' 0 {epoch} {epoch}");
         assert_eq!(told(&[]), nobody);
         let odd =

@@ -10,7 +10,8 @@ use crate::error::{Error, ErrorKind};
 use crate::message::Message;
 use crate::sink::{Cause, Outcome, Sink, code};
 
-/// Writes what arrives from an error queue to an [`ErrorLog`]. Writing twice is no harm, so it needs no inbox.
+/// Writes what arrives from an error queue to an [`ErrorLog`]. Writing twice is no harm, so it needs no inbox. It takes
+/// messages with a defect too, with what is legible of them.
 ///
 /// | what happens | outcome |
 /// | --- | --- |
@@ -57,6 +58,11 @@ impl Sink for ErrorSink {
             Err(error) if is_outage(&error) => vec![unavailable(&error); messages.len()],
             Err(_) => self.write_each(&records).await,
         }
+    }
+
+    /// What is broken belongs here more than anything else.
+    fn takes_defects(&self) -> bool {
+        true
     }
 }
 

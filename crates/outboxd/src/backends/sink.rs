@@ -69,7 +69,7 @@ impl Sinks {
             Target::ErrorLog(connection, options) => {
                 let (databases, connection) = (self.databases.clone(), connection.clone());
                 let options = options.clone();
-                Arc::new(Later::new(move || {
+                let later = Later::new(move || {
                     let (databases, connection) = (databases.clone(), connection.clone());
                     let options = options.clone();
                     async move {
@@ -77,7 +77,8 @@ impl Sinks {
                         Ok(Arc::new(ErrorSink::new(log)) as Arc<dyn Sink>)
                     }
                     .boxed()
-                }))
+                });
+                Arc::new(later.taking_defects())
             }
         };
         self.ready.insert(plan.name.clone(), Ready::Sink(sink));
@@ -115,13 +116,20 @@ impl Ready {
 struct Later {
     open: Box<dyn Fn() -> Opening + Send + Sync>,
     sink: OnceCell<Arc<dyn Sink>>,
+    takes_defects: bool,
 }
 
 type Opening = BoxFuture<'static, Result<Arc<dyn Sink>>>;
 
 impl Later {
     fn new(open: impl Fn() -> Opening + Send + Sync + 'static) -> Self {
-        Self { open: Box::new(open), sink: OnceCell::new() }
+        Self { open: Box::new(open), sink: OnceCell::new(), takes_defects: false }
+    }
+
+    /// What takes them must say so before it is open: until then they would die of it.
+    fn taking_defects(mut self) -> Self {
+        self.takes_defects = true;
+        self
     }
 }
 
@@ -139,6 +147,10 @@ impl Sink for Later {
         };
         let why = format!("its database cannot be used: {}; {}", error.chain(), error.advice());
         vec![Outcome::Unavailable(Cause::new(code, why)); messages.len()]
+    }
+
+    fn takes_defects(&self) -> bool {
+        self.takes_defects
     }
 }
 

@@ -9,13 +9,13 @@
 mod answer;
 mod figures;
 mod guard;
+mod listen;
 mod messages;
 mod request;
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
 
 use anyhow::Context as _;
 use axum::http::{HeaderName, StatusCode, header};
@@ -31,9 +31,7 @@ pub use figures::Figures;
 
 use crate::secret::Secret;
 use answer::Refusal;
-
-/// After a stop, so long may take what is under way; a request that takes longer is cut off.
-const FINISH: Duration = Duration::from_secs(10);
+use listen::Limits;
 
 /// How the server is set up.
 pub struct HttpOptions {
@@ -76,25 +74,24 @@ pub async fn serve(
     publishers: BTreeMap<String, Slot>,
     stop: CancellationToken,
 ) -> anyhow::Result<Serving> {
+    serve_within(Limits::USUAL, options, publishers, stop).await
+}
+
+async fn serve_within(
+    limits: Limits,
+    options: HttpOptions,
+    publishers: BTreeMap<String, Slot>,
+    stop: CancellationToken,
+) -> anyhow::Result<Serving> {
     let listen = options.listen;
     let listener = TcpListener::bind(listen).await.with_context(|| format!("cannot listen on {listen}"))?;
     let addr = listener.local_addr().context("cannot tell where it listens")?;
     let figures = options.figures.clone();
-    let router = router(Arc::new(Shared { options, publishers }));
+    let router = router(Arc::new(Shared { options, publishers }))
+        .layer(from_fn_with_state(limits.request, listen::in_time));
     let task = tokio::spawn(async move {
         let upkeep = tokio::spawn(figures.upkeep(stop.clone()));
-        let stopped = stop.clone().cancelled_owned();
-        let serving = axum::serve(listener, router).with_graceful_shutdown(stopped).into_future();
-        let late = async {
-            stop.cancelled().await;
-            tokio::time::sleep(FINISH).await;
-        };
-        tokio::select! {
-            ended = serving => if let Err(error) = ended {
-                tracing::error!(%error, "the HTTP server has ended");
-            },
-            () = late => tracing::warn!("left requests that were still under way"),
-        }
+        listen::serve(listener, router, limits, stop).await;
         upkeep.abort();
     });
     let serving = Serving { addr, task };
@@ -136,3 +133,7 @@ async fn wrong_method() -> Refusal {
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "a test that fails should say where")]
 mod tests;
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test that fails should say where")]
+mod listen_tests;

@@ -1,6 +1,6 @@
 //! The server over TCP, with a broker in memory.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use outbox::memory::{Outbox, Recorder};
 use outbox::{Cause, Outcome, Source, code};
@@ -10,10 +10,10 @@ use tokio::net::TcpStream;
 
 use super::*;
 
-const TOKEN: &str = "0123456789abcdef";
+pub(super) const TOKEN: &str = "0123456789abcdef";
 
-struct Server {
-    addr: SocketAddr,
+pub(super) struct Server {
+    pub(super) addr: SocketAddr,
     broker: Recorder,
     outbox: Outbox,
     stop: CancellationToken,
@@ -28,6 +28,10 @@ fn options(listen: &str) -> HttpOptions {
 
 /// A server with publishers of these names, of which `late` is not ready and `broken` never will be.
 async fn server(names: &[&str]) -> Server {
+    server_within(Limits::USUAL, names).await
+}
+
+pub(super) async fn server_within(limits: Limits, names: &[&str]) -> Server {
     let (broker, outbox, stop) = (Recorder::new(), Outbox::new(), CancellationToken::new());
     let slot = |name: &&str| {
         let slot = Slot::default();
@@ -40,12 +44,12 @@ async fn server(names: &[&str]) -> Server {
         ((*name).to_owned(), slot)
     };
     let publishers = names.iter().map(slot).collect();
-    let serving = serve(options("127.0.0.1:0"), publishers, stop.clone()).await.unwrap();
+    let serving = serve_within(limits, options("127.0.0.1:0"), publishers, stop.clone()).await.unwrap();
     Server { addr: serving.addr, broker, outbox, stop, serving }
 }
 
 /// Status, head and body of an answer.
-async fn ask(addr: SocketAddr, head: &str, body: &[u8]) -> (u16, String, String) {
+pub(super) async fn ask(addr: SocketAddr, head: &str, body: &[u8]) -> (u16, String, String) {
     let mut stream = TcpStream::connect(addr).await.unwrap();
     let length = if head.contains("ontent-Length") {
         String::new()
@@ -69,7 +73,7 @@ async fn post(addr: SocketAddr, query: &str, more: &str, body: &str) -> (u16, Va
     (status, serde_json::from_str(&body).unwrap_or_else(|_| panic!("{body}")))
 }
 
-const JSON: &str = "\r\nContent-Type: application/json";
+pub(super) const JSON: &str = "\r\nContent-Type: application/json";
 
 #[tokio::test]
 async fn e4_a_message_is_confirmed_or_kept() {
@@ -247,6 +251,6 @@ async fn a_stop_lets_finish_what_is_under_way() {
     let stopped = Instant::now();
     server.stop.cancel();
     server.serving.ended().await;
-    assert!(stopped.elapsed() < FINISH, "it ends as soon as nothing is under way");
+    assert!(stopped.elapsed() < Limits::USUAL.finish, "it ends as soon as nothing is under way");
     assert_eq!(asked.await.unwrap().0, 200);
 }

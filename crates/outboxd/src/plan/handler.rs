@@ -9,6 +9,17 @@ use crate::connection::Kind;
 use crate::mistake::{At, Place};
 use crate::options::{EndpointOptions, ErrorLogOptions, MailOptions, MeterOptions, StatementOptions};
 
+/// What an error table must have a column for, lest something is lost when a person edits or sends back; and what.
+const NEEDED_TO_RETURN: [(&str, &str); 7] = [
+    ("type", "a message goes back without its type"),
+    ("key", "it goes back without its key, and so without its order"),
+    ("origin", "nobody knows where to send it back to"),
+    ("original_payload", "an edit overwrites the first payload for good"),
+    ("content_type", "it goes back as application/octet-stream"),
+    ("headers", "it goes back without its headers, also that of its correlation"),
+    ("first_seen", "many go back in no certain order"),
+];
+
 /// Whether all else can be looked at: what is wrong with a template is told by itself.
 pub(super) fn are_templates(templates: &[TemplateConfig]) -> bool {
     templates.iter().all(|template| backends::check_template(&template.text).is_ok())
@@ -71,7 +82,31 @@ impl Checker<'_> {
         {
             let help = "name the columns as the database has them, at least 'id', 'error' and 'payload'";
             self.mistakes.note(place, format!("{whose}.error_log: {rule}"), help);
+            return;
         }
+        self.lost_on_return(whose, options, place);
+    }
+
+    /// What an error table does not keep, `errors retry` cannot send back.
+    fn lost_on_return(&self, whose: &str, options: &ErrorLogOptions, place: Place) {
+        let ErrorLogOptions::Mapped(mapped) = options else { return };
+        let lacks = |(field, _): &&(&str, &str)| mapped.columns.iter().all(|(known, _)| known != field);
+        let lost: Vec<_> = NEEDED_TO_RETURN.iter().filter(lacks).collect();
+        if lost.is_empty() {
+            return;
+        }
+        let told: Vec<String> = lost.iter().map(|(field, lost)| format!("'{field}' ({lost})")).collect();
+        let what = format!(
+            "{whose}.error_log: table '{}' keeps less than `outboxd errors` needs; there is no column for {}",
+            mapped.table,
+            told.join(", ")
+        );
+        let names: Vec<String> = lost.iter().map(|(field, _)| format!("{field} = \"…\"")).collect();
+        let help = format!(
+            "map a column for each, adding it to the table where there is none: {}; or use our own table: error_log = true",
+            names.join(", ")
+        );
+        self.mistakes.warn(place, what, help);
     }
 
     /// Figures of one name must be of one kind, whichever sink they are in: there is one endpoint.

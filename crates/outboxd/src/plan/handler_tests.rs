@@ -128,6 +128,23 @@ fn figures_and_tables_of_errors_have_their_keys() {
 }
 
 #[test]
+fn e7_an_error_table_that_keeps_too_little_to_send_back_is_a_warning() {
+    let all = "table = \"E\", id = \"I\", error = \"T\", payload = \"P\", type = \"Y\", key = \"K\", origin = \"O\", \
+               original_payload = \"OP\", content_type = \"CT\", headers = \"H\", first_seen = \"F\"";
+    let sink = |columns: &str| with(&format!("on = \"shop\"\nerror_log = {{ {columns} }}"));
+    assert_eq!(warnings(&sink(all)), [""; 0]);
+    assert_eq!(warnings(&with("on = \"shop\"\nerror_log = true")), [""; 0]);
+    for field in ["type", "key", "origin", "original_payload", "content_type", "headers", "first_seen"] {
+        let columns: Vec<&str> = all.split(", ").filter(|column| !column.starts_with(field)).collect();
+        let told = warnings(&sink(&columns.join(", ")));
+        let [told] = &told[..] else { panic!("one of '{field}': {told:?}") };
+        let what = "sinks.it.error_log: table 'E' keeps less than `outboxd errors` needs";
+        assert!(told.contains(&format!("{what}; there is no column for '{field}' (")), "{told}");
+        assert_eq!(told.matches("there is no column").count(), 1, "{told}");
+    }
+}
+
+#[test]
 fn d3_an_inbox_is_in_a_database() {
     let inbox = |sink: &str| plan(sink).sinks.remove("it").expect("it is there").inbox;
     let hook = "http = \"https://x.example/\"\n";

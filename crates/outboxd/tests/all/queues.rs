@@ -1,8 +1,11 @@
 //! A consumer of RabbitMQ by configuration alone: retries and dead letters kept by the broker.
 
+use std::time::Duration;
+
 use lapin::options::{BasicPublishOptions, ConfirmSelectOptions};
+use lapin::types::{AMQPValue, FieldTable};
 use lapin::{BasicProperties, Channel, Connection, ConnectionProperties};
-use testbed::Vhost;
+use testbed::{Proxy, Vhost};
 
 use crate::broker::Queue;
 use crate::endpoint::Endpoint;
@@ -150,6 +153,34 @@ async fn e3_dead_letters_are_written_down_in_a_table_of_errors() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn e3_what_nobody_can_handle_is_written_down_too() {
+    let Some(rabbitmq) = testbed::rabbitmq().await else { return };
+    let vhost = rabbitmq.vhost().await.unwrap();
+    let endpoint = Endpoint::start().await;
+    let errors = "[sources.dead]\non = \"rabbit\"\nqueue = \"notifications.dlq\"\n\
+        [sinks.errors]\non = \"handled\"\nerror_log = true\n[pipes.errors]\nfrom = \"dead\"\nto = \"errors\"\npoll = \"20ms\"\n";
+    let program = Program::migrated(&format!("{}{errors}", config(&vhost, &endpoint.url, "")));
+    program.ok(&["run", "--once"]);
+    let publisher = Publisher::connect(&vhost).await;
+    let mut odd = FieldTable::default();
+    odd.insert("x-event-id".into(), AMQPValue::FieldTable(FieldTable::default()));
+    let bare = BasicProperties::default;
+    for (body, properties) in [("odd", bare().with_headers(odd)), ("bare", bare())] {
+        let options = BasicPublishOptions::default();
+        let to = "notifications".into();
+        let sent = publisher.0.basic_publish("".into(), to, options, body.as_bytes(), properties);
+        sent.await.unwrap().await.unwrap();
+    }
+    program.ok(&["run", "--once"]);
+    program.ok(&["run", "--once"]);
+    let query = "SELECT length(payload), code || ' ' || origin FROM outbox_errors ORDER BY code";
+    let written = on_file(&program, "handled.db", query).await;
+    assert_eq!(written, [(3, "BAD_HEADER notifications".to_owned()), (4, "NO_ID notifications".to_owned())]);
+    assert_eq!(Queue::count(vhost.url(), "notifications.dlq.dlq").await, Some(0));
+    assert!(endpoint.posted().is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn verbs_over_outboxes_say_that_a_queue_is_none() {
     let Some(rabbitmq) = testbed::rabbitmq().await else { return };
     let vhost = rabbitmq.vhost().await.unwrap();
@@ -187,4 +218,33 @@ async fn doctor_tells_what_is_missing_and_what_differs_and_makes_nothing() {
     program.write("outboxd.toml", &made.replace("retry =", "kind = \"quorum\"\nretry ="));
     let ran = doctor(&program);
     assert!(ran.code == 4 && ran.stdout.contains("exists and is not as configured"), "{ran:#?}");
+}
+
+/// A consumer that is slow to reach its broker, and a relay of the same run that is quick and tries once.
+#[tokio::test(flavor = "multi_thread")]
+async fn d1_queues_are_declared_before_a_relay_of_the_same_run_publishes() {
+    let Some(rabbitmq) = testbed::rabbitmq().await else { return };
+    let vhost = rabbitmq.vhost().await.unwrap();
+    let endpoint = Endpoint::start().await;
+    let proxy = Proxy::to(("127.0.0.1", rabbitmq.port())).await.unwrap();
+    proxy.latency(Duration::from_millis(50));
+    let slow = proxy.reroute(vhost.url()).unwrap();
+    let consumer = config(&vhost, &endpoint.url, "bind = [{ exchange = \"shop.events\", keys = [\"#\"] }]");
+    let consumer = consumer.replace("[connections]", &format!("[connections]\nquick = \"{}\"", vhost.url()));
+    let consumer =
+        consumer.replace(&format!("rabbit = \"{}\"", vhost.url()), &format!("rabbit = \"{slow}\""));
+    let program = Program::migrated(&format!(
+        "{consumer}[sources.orders]\non = \"handled\"\n\
+         [sinks.events]\non = \"quick\"\nexchange = \"shop.events\"\n\
+         [pipes.relay]\nfrom = \"orders\"\nto = \"events\"\npoll = \"20ms\"\nattempts = 1\n"
+    ));
+    let sent = ["a", "b", "c"]
+        .map(|key| program.ok(&["send", "--source", "orders", "--type", "t", "--key", key, "--data", "{}"]));
+    let running = program.start(&["run"]);
+    let mut posted: Vec<_> = endpoint.wait_for(3).await.into_iter().map(|posted| posted.id).collect();
+    posted.sort_unstable();
+    assert_eq!(posted, sent.map(|id| id.trim().to_owned()));
+    running.signal("TERM");
+    let (code, said) = running.end();
+    assert!(code == 0 && !said.contains("NO_ROUTE"), "{said}");
 }

@@ -84,7 +84,10 @@ impl Life {
     pub fn state(&self, plan: &Plan) -> State {
         let entries = || self.written.iter().flat_map(|written| &written.entries);
         let is_tried = |entry: &Entry| entry.stand == Stand::Waiting && entry.attempts > 0;
-        if !self.letters.is_empty() || entries().any(|entry| entry.stand == Stand::Dead) {
+        let is_left = |letter: &Dead| !self.is_noted(letter);
+        if self.letters.iter().any(|(_, letter)| is_left(letter))
+            || entries().any(|entry| entry.stand == Stand::Dead)
+        {
             return State::InErrorQueue;
         }
         if !self.retries.is_empty() || entries().any(is_tried) {
@@ -122,6 +125,16 @@ impl Life {
             (true, false) => State::Pending,
             (true, true) => State::Unknown,
         }
+    }
+
+    /// Whether an error table has this very death. A queue loses a letter by that, and a topic keeps it.
+    fn is_noted(&self, letter: &Dead) -> bool {
+        self.errors.iter().any(|(_, record)| {
+            let is_of_place = record.origin == letter.origin || record.origin == "unknown";
+            // A table keeps milliseconds.
+            let seen = record.last_seen.as_millisecond();
+            is_of_place && letter.failed_at.is_none_or(|at| at.as_millisecond() <= seen)
+        })
     }
 
     /// When it was written, on the clock of whoever wrote it.

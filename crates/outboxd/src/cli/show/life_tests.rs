@@ -127,3 +127,30 @@ fn e5_an_error_counts_until_it_was_sent_back_or_resolved_and_handled() {
     assert_eq!(with(Resolution::Resolved, failed()), "processed as error", "for good");
     assert_eq!(with(Resolution::Resolved, done()), "processed", "a flag does not tell that it was sent back");
 }
+
+/// A topic keeps its records, also those that an error table has taken down.
+#[test]
+fn e5_a_dead_letter_counts_until_an_error_table_has_it() {
+    let at = |second: i64| Timestamp::from_second(second).expect("a time");
+    let died = |second| outbox::broker::Died {
+        origin: Some("orders".to_owned()),
+        at: Some(at(second)),
+        ..Default::default()
+    };
+    let letter = |second| {
+        let letter = outbox::letters::Letter::new(Message::new("a", "x"), died(second));
+        ("topic 'orders.dlq'".to_owned(), crate::cli::dlq::Dead::letter("work", letter))
+    };
+    let with = |second, origin: &str, resolution| {
+        let mut record = ErrorRecord::of(&Message::new("a", "x"), at(10));
+        (record.origin, record.resolution) = (origin.to_owned(), resolution);
+        let errors = vec![("errors".to_owned(), record)];
+        let life = written(vec![entry("relay", Stand::Done, 0)]);
+        state(&Life { letters: vec![letter(second)], errors, ..life })
+    };
+    assert_eq!(with(10, "orders", Resolution::Open), "processed as error");
+    assert_eq!(with(10, "orders", Resolution::Returned), "in process");
+    assert_eq!(with(10, "unknown", Resolution::Open), "processed as error", "a table without a column of it");
+    assert_eq!(with(11, "orders", Resolution::Returned), "in the error queue", "it has died again since");
+    assert_eq!(with(10, "bills", Resolution::Open), "in the error queue", "that was elsewhere");
+}

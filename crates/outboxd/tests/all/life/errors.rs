@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use sqlx::Connection as _;
 
 use super::scene::{Shop, stop};
+use crate::broker::{Queue, Sender, headers};
 use crate::program::{PATIENCE, Program, RELAY};
 
 /// The dead letters of the shop lead into an error table.
@@ -146,6 +147,36 @@ async fn e7_many_errors_are_chosen_and_resolved_or_sent_back_together() {
     assert_eq!(errors(program, &["--state", "any"]).len(), 3);
     let unknown = program.run(&["errors", "retry", "nothing", "--yes"]);
     assert_eq!(unknown.code, 1, "{unknown:#?}");
+}
+
+/// They came to the table in another order, and their rows have ids in that one.
+#[tokio::test(flavor = "multi_thread")]
+async fn e7_errors_go_back_in_bulk_in_the_order_in_which_they_first_failed() {
+    let Some(shop) = Shop::open("", TABLE).await else { return };
+    shop.make_topology().await;
+    let sender = Sender::open(shop.vhost.url()).await;
+    for n in [4, 0, 5, 2, 1, 3] {
+        let first = format!("2026-01-31T12:00:0{n}Z");
+        // What failed first was given up last.
+        let last = format!("2026-01-31T13:00:0{}Z", 9 - n);
+        let told = [
+            ("x-error-origin", "work"),
+            ("x-error-code", "HTTP_422"),
+            ("x-error-first-at", first.as_str()),
+            ("x-error-at", last.as_str()),
+        ];
+        let properties =
+            headers(&told).with_message_id(format!("m-{n}").into()).with_type("order.created".into());
+        sender.publish("", "work_error", properties, b"{}").await;
+        let running = shop.program.start(&["run", "--pipe", "note"]);
+        shop.until_state(&format!("m-{n}"), "processed as error").await;
+        stop(running);
+    }
+    let done = shop.program.json(&["errors", "retry", "--code", "HTTP_422", "--yes"]);
+    assert_eq!(done["changed"], 6, "{done}");
+    let back = Queue::open(shop.vhost.url(), "work").await.drain().await;
+    let back: Vec<&str> = back.iter().map(|arrived| arrived.id.as_str()).collect();
+    assert_eq!(back, ["m-0", "m-1", "m-2", "m-3", "m-4", "m-5"]);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -9,7 +9,7 @@ use outbox::{code, header};
 use super::super::{Scene, text as header_of};
 use super::{Hands, QUEUE, Running, config, with_id};
 
-fn headers(name: &str, value: AMQPValue) -> FieldTable {
+pub(super) fn headers(name: &str, value: AMQPValue) -> FieldTable {
     let mut table = FieldTable::default();
     table.insert(name.into(), value);
     table

@@ -2,9 +2,13 @@
 
 mod bad_input;
 mod conformance;
+#[cfg(feature = "sqlite")]
+mod error_log;
 mod letters;
 mod order;
 mod outage;
+mod partial;
+mod prefetch;
 mod retries;
 mod topology;
 

@@ -9,7 +9,7 @@ use outbox::{Message, Outcome, Sink, Source, Verdict};
 use super::super::{EXCHANGE, Scene};
 use super::{Hands, Running, config, text};
 
-async fn bound(scene: &Scene, retry: &[u64]) -> WorkQueueConfig {
+pub(super) async fn bound(scene: &Scene, retry: &[u64]) -> WorkQueueConfig {
     let mut config = config(retry);
     let keys = vec!["#".to_owned()];
     let kind = outbox::rabbitmq::ExchangeKind::Topic;
@@ -18,12 +18,12 @@ async fn bound(scene: &Scene, retry: &[u64]) -> WorkQueueConfig {
     config
 }
 
-async fn send(scene: &Scene, messages: &[Message]) {
+pub(super) async fn send(scene: &Scene, messages: &[Message]) {
     let outcomes = scene.sink().deliver(messages).await;
     assert!(outcomes.iter().all(|outcome| *outcome == Outcome::Delivered), "{outcomes:?}");
 }
 
-fn named(key: &str, n: usize) -> Message {
+pub(super) fn named(key: &str, n: usize) -> Message {
     Message::new("a", format!("{key}{n:03}")).key(key)
 }
 
