@@ -3,6 +3,7 @@
 mod broker;
 mod handler;
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -121,6 +122,8 @@ pub struct QueueOptions {
     pub keys: Vec<String>,
     /// How it keeps its messages.
     pub kind: QueueKind,
+    /// Further arguments: those of the source of the plan that reads it.
+    pub arguments: BTreeMap<String, Argument>,
 }
 
 /// How messages go to an exchange.

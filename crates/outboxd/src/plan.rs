@@ -217,7 +217,8 @@ impl Checker<'_> {
             );
         }
         let relay = config.relay.map(|name| name.value);
-        let (connections, mut sources, sinks) = (settled(connections), settled(sources), settled(sinks));
+        let (connections, mut sources, mut sinks) = (settled(connections), settled(sources), settled(sinks));
+        broker::share_arguments(&mut sources, &mut sinks);
         for pipe in pipes.values() {
             if let Some(source) = sources.get_mut(&pipe.from) {
                 source.reader.get_or_insert_with(|| pipe.name.clone());

@@ -26,6 +26,12 @@ impl Pacer {
         usize::try_from(worth).unwrap_or(most).clamp(1, most)
     }
 
+    /// When the next may go; in the past if it may at once.
+    #[cfg(feature = "rabbitmq")]
+    pub(crate) fn due(&self) -> Instant {
+        self.next
+    }
+
     /// Waits until so many more may go.
     pub(crate) async fn turn(&mut self, count: usize) {
         let Some(Pace(each)) = self.pace else { return };

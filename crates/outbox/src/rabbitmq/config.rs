@@ -1,9 +1,11 @@
 //! What a person decides about an exchange; plain values, checked by [`ExchangeConfig::check`].
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use super::envelope::RESERVED;
+use super::work_config::Argument;
 use crate::cloudevents::DEFAULT_SOURCE;
 use crate::error::{Error, ErrorKind, Result};
 use crate::template::Template;
@@ -117,7 +119,8 @@ pub enum ExchangeKind {
 /// Who makes the exchange and the queues.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Topology {
-    /// We do, durable, on every new connection; what is there already must be of the same kind.
+    /// We do, durable, on every new connection; what is there already must be of the same kind. Whoever sends to a queue
+    /// takes its further arguments as they are, whoever reads it does not.
     #[default]
     Declare,
     /// Somebody else does; we look whether exchange and queues exist (RabbitMQ cannot be asked for bindings).
@@ -133,6 +136,9 @@ pub struct QueueConfig {
     pub kind: QueueKind,
     /// Whether it outlives the broker; a message in one that does not is not safe.
     pub durable: bool,
+    /// Further arguments, for when it is made here; see
+    /// [`WorkQueueConfig::queue_arguments`](super::WorkQueueConfig::queue_arguments) for those that its reader needs.
+    pub arguments: BTreeMap<String, Argument>,
     /// The keys that bind it to the exchange.
     pub keys: Vec<String>,
 }
@@ -141,7 +147,7 @@ impl QueueConfig {
     /// A durable classic queue, bound by these keys.
     pub fn new<K: Into<String>>(name: impl Into<String>, keys: impl IntoIterator<Item = K>) -> Self {
         let keys = keys.into_iter().map(Into::into).collect();
-        Self { name: name.into(), kind: QueueKind::Classic, durable: true, keys }
+        Self { name: name.into(), kind: QueueKind::Classic, durable: true, arguments: BTreeMap::new(), keys }
     }
 
     /// Makes it a quorum queue: replicated, and always durable.

@@ -21,6 +21,7 @@ use tokio::sync::Mutex;
 use tokio::time::{Instant, timeout, timeout_at};
 use url::{Host, Url};
 
+use super::declare::Declaring;
 use super::error::{connect_fault, publish_fault};
 use crate::error::{Error, ErrorKind, Result};
 use crate::sink::{Cause, code};
@@ -34,8 +35,8 @@ pub(super) trait Establish: Send + Sync {
     /// How to connect.
     fn way(&self) -> Way<'_>;
 
-    /// Makes it, or looks whether it is there. The channel is of no use after an error.
-    async fn establish(&self, channel: &Channel) -> Result<(), Cause>;
+    /// Makes it, or looks whether it is there.
+    async fn establish(&self, declaring: &mut Declaring<'_>) -> Result<(), Cause>;
 }
 
 /// How to connect.
@@ -136,9 +137,11 @@ impl Link {
             idle: StdMutex::default(),
             connection,
         };
-        let channel = session.open().await.map_err(fault)?;
-        self.config.establish(&channel).await?;
-        session.give_back(InUse::new(channel));
+        let mut declaring = Declaring::new(&session);
+        self.config.establish(&mut declaring).await?;
+        if let Some(channel) = declaring.into_channel() {
+            session.give_back(InUse::new(channel));
+        }
         tracing::debug!(broker = %self.shown, "connected");
         Ok(session)
     }
@@ -209,7 +212,8 @@ impl Session {
         std::iter::from_fn(|| idle.pop()).find(|channel| channel.status().connected())
     }
 
-    async fn open(&self) -> lapin::Result<Channel> {
+    /// A channel that confirms what is published on it.
+    pub(super) async fn open(&self) -> lapin::Result<Channel> {
         let channel = self.connection.create_channel().await?;
         channel.confirm_select(ConfirmSelectOptions::default()).await?;
         Ok(channel)

@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use jiff::Timestamp;
-use lapin::Channel;
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep_until};
 
 use super::config::QueueKind;
 use super::connection::{Establish, Link, Session, Way};
+use super::declare::Declaring;
 use super::error::into_error;
 use super::letter::{Known, Letter};
 use super::moves::{self, Move};
@@ -28,8 +28,8 @@ const LOOK_BYTES: usize = 64 * 1024 * 1024;
 /// So many letters are sent and confirmed together.
 const BATCH: usize = 100;
 
-/// A broker takes away what was got and not acknowledged for long (30 minutes by default): letters that are not chosen
-/// are put back in between.
+/// A broker takes away what was got and not acknowledged for long (30 minutes by default): letters that are not chosen, or
+/// whose turn comes later than this, are put back in between.
 const PASS: Duration = Duration::from_secs(5 * 60);
 
 /// A quorum queue gives up what it has handed out too often (20 times by default since version 4, or what a policy
@@ -70,7 +70,7 @@ impl Establish for Visit {
         self.0.way()
     }
 
-    async fn establish(&self, _: &Channel) -> Result<(), Cause> {
+    async fn establish(&self, _: &mut Declaring<'_>) -> Result<(), Cause> {
         Ok(())
     }
 }
@@ -129,7 +129,7 @@ impl DeadQueue {
         loop {
             let ended = if work.wanted.is_empty() {
                 Some(Ended::Done)
-            } else if Instant::now() >= end {
+            } else if Instant::now().max(work.pacer.due()) >= end {
                 Some(Ended::Paused)
             } else {
                 match reading.next().await? {
@@ -261,7 +261,7 @@ struct Work<'w> {
 enum Ended {
     /// All was found, or all was looked at.
     Done,
-    /// Time for others to get at what lies there.
+    /// Time for others to get at what lies there, or for the next to be due.
     Paused,
 }
 
@@ -283,9 +283,11 @@ impl DeadLetters for DeadQueue {
     }
 
     async fn act(&self, deed: &Deed<'_>) -> Result<Acted> {
-        let session = self.session().await?;
         let mut work = Work { deed, wanted: Wanted::new(deed.ids), pacer: Pacer::new(deed.pace), acted: 0 };
         loop {
+            // Nothing is held meanwhile, and a connection may not outlive a long wait.
+            sleep_until(work.pacer.due()).await;
+            let session = self.session().await?;
             let mut reading = self.read(&session, &self.config.dead).await?;
             let ended = self.pass(&session, &mut reading, &mut work).await;
             let handed_out = reading.handed_out();

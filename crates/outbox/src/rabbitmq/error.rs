@@ -76,6 +76,12 @@ pub(super) fn publish_fault(place: &str, error: &Driver) -> Fault {
     }
 }
 
+/// The property or the argument in which a queue differs from its declaration; the broker tells the first of them.
+pub(super) fn differs_in(error: &Driver) -> Option<&str> {
+    let (406, text) = told(error)? else { return None };
+    text.split_once("inequivalent arg '")?.1.split_once('\'').map(|(name, _)| name)
+}
+
 /// What an error met while declaring or checking `what` means.
 pub(super) fn topology_fault(what: &str, topology: Topology, error: &Driver) -> Cause {
     match told(error) {

@@ -12,6 +12,7 @@ use tokio::time::Instant;
 
 use super::config::{ExchangeConfig, ExchangeKind, QueueConfig, Topology};
 use super::connection::{Link, Session};
+use super::declare::{declare_exchange, short};
 use super::error::{into_error, told};
 use super::sink::Exchange;
 use super::topology;
@@ -130,14 +131,15 @@ impl Look<'_> {
         let passive = ExchangeDeclareOptions { passive: true, ..ExchangeDeclareOptions::default() };
         let is_there = self
             .ask(async |channel| {
-                let (name, none) = (topology::short(name), FieldTable::default());
+                let (name, none) = (short(name), FieldTable::default());
                 channel.exchange_declare(name, Kind::Topic, passive, none).await
             })
             .await;
         if let Err(answer) = is_there {
             return vec![self.missing(what, name, answer)];
         }
-        let same = self.ask(async |channel| topology::exchange(channel, self.config, false).await).await;
+        let same =
+            self.ask(async |channel| declare_exchange(channel, name, self.config.kind, false).await).await;
         vec![self.compared(what, name, same, String::new())]
     }
 
@@ -145,9 +147,7 @@ impl Look<'_> {
         let (what, name) = ("queue", &queue.name);
         let passive = QueueDeclareOptions { passive: true, ..QueueDeclareOptions::default() };
         let is_there = self
-            .ask(async |channel| {
-                channel.queue_declare(topology::short(name), passive, FieldTable::default()).await
-            })
+            .ask(async |channel| channel.queue_declare(short(name), passive, FieldTable::default()).await)
             .await;
         let state = match is_there {
             Ok(state) => state,
@@ -159,7 +159,17 @@ impl Look<'_> {
         if self.config.topology == Topology::Check {
             return Finding::ok(what, format!("'{name}' is there{holds}"));
         }
-        let same = self.ask(async |channel| topology::declare_queue(channel, queue, false).await).await;
+        let mut is_its_readers = false;
+        let same = self
+            .ask(async |channel| {
+                let made = queue.make().on(channel).await;
+                is_its_readers = made.as_ref().is_err_and(topology::is_its_readers);
+                made
+            })
+            .await;
+        if is_its_readers {
+            return Finding::ok(what, format!("'{name}' is there, with arguments of its own{holds}"));
+        }
         self.compared(what, name, same, holds)
     }
 

@@ -8,8 +8,8 @@ use lapin::BasicProperties;
 use lapin::types::{AMQPValue, FieldTable, LongString, ShortString};
 
 use super::config::SHORT;
+use super::declare::short;
 use super::envelope::{Envelope, RESERVED};
-use super::topology::short;
 use crate::broker::{Died, Picks, Raw, Read, Tracks, is_of_death};
 use crate::message::{Headers, MessageId, header};
 

@@ -1,7 +1,8 @@
 //! RabbitMQ: an exchange as a sink, a queue as a source.
 //!
 //! `sink.rs` decides what became of every message, `publish.rs` sends and awaits, `confirm.rs` reads the
-//! broker's answers, `connection.rs` keeps the connection, `topology.rs` makes or checks what must be there.
+//! broker's answers, `connection.rs` keeps the connection, `topology.rs` makes or checks what must be there, with the
+//! words of `declare.rs`.
 //!
 //! `source.rs` reads a queue, `settle.rs` writes down what became of its messages, `letter.rs` is a message as it comes
 //! and goes on, `moves.rs` sends it to a retry queue or to the dead letters, `work_topology.rs` makes or checks these
@@ -15,6 +16,7 @@ mod config;
 mod confirm;
 mod connection;
 mod dead_queue;
+mod declare;
 mod desk;
 mod envelope;
 mod error;

@@ -9,9 +9,9 @@ use lapin::types::FieldTable;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::connection::Session;
+use super::declare::short;
 use super::error::{into_error, publish_fault, told};
 use super::letter::Letter;
-use super::topology::short;
 use crate::error::{Error, ErrorKind, Result};
 
 /// A broker puts back what was got within milliseconds; after this somebody else has taken it.

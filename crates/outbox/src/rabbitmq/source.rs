@@ -20,13 +20,13 @@ use tokio::sync::Mutex as AsyncMutex;
 use tokio::time::{Instant, timeout, timeout_at};
 
 use super::connection::{Link, Session};
+use super::declare::short;
 use super::desk::{Desk, Taken, lock};
 use super::error::{into_error, publish_fault};
 use super::letter::{Known, Letter};
 use super::moves::{self, Move};
 use super::settle::{Entry, Token};
 use super::tide::Tide;
-use super::topology::short;
 use super::work_config::WorkQueueConfig;
 use crate::broker::{Came, Held, Steps, retry_name};
 use crate::error::{Error, ErrorKind, Result};

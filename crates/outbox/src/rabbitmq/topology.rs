@@ -1,19 +1,13 @@
-//! Makes the exchange and the queues, or looks whether they are there; once for every connection.
+//! Makes the exchange and the queues of a sink, or looks whether they are there; once for every connection.
 
 use async_trait::async_trait;
-use lapin::options::{ExchangeDeclareOptions, QueueBindOptions, QueueDeclareOptions};
-use lapin::types::{AMQPValue, FieldTable, ShortString};
-use lapin::{Channel, ExchangeKind as Kind};
+use lapin::Error as Driver;
 
-use super::config::{ExchangeConfig, ExchangeKind, QueueConfig, QueueKind, Topology};
+use super::config::{ExchangeConfig, QueueConfig, Topology};
 use super::connection::{Establish, Way};
-use super::error::topology_fault;
+use super::declare::{Declaring, Make};
+use super::error::{differs_in, topology_fault};
 use crate::sink::Cause;
-
-/// Names are short by [`ExchangeConfig::check`]; should one not be, the broker tells.
-pub(super) fn short(name: &str) -> ShortString {
-    ShortString::try_new(name).unwrap_or_default()
-}
 
 #[async_trait]
 impl Establish for ExchangeConfig {
@@ -26,17 +20,19 @@ impl Establish for ExchangeConfig {
         }
     }
 
-    async fn establish(&self, channel: &Channel) -> Result<(), Cause> {
+    async fn establish(&self, declaring: &mut Declaring<'_>) -> Result<(), Cause> {
+        let passive = self.topology == Topology::Check;
         // The default exchange is always there and may not be declared.
         if !self.exchange.is_empty() {
             let what = format!("exchange '{}'", self.exchange);
-            exchange(channel, self, self.topology == Topology::Check)
+            declaring
+                .exchange(&self.exchange, self.kind, passive)
                 .await
                 .map_err(|error| topology_fault(&what, self.topology, &error))?;
         }
         for queue in &self.queues {
             let what = format!("queue '{}'", queue.name);
-            self::queue(channel, self, queue)
+            self.queue(declaring, queue)
                 .await
                 .map_err(|error| topology_fault(&what, self.topology, &error))?;
         }
@@ -44,51 +40,32 @@ impl Establish for ExchangeConfig {
     }
 }
 
-/// Declares the exchange, or asks whether it is there.
-pub(super) async fn exchange(channel: &Channel, config: &ExchangeConfig, passive: bool) -> lapin::Result<()> {
-    declare_exchange(channel, &config.exchange, config.kind, passive).await
+impl ExchangeConfig {
+    async fn queue(&self, declaring: &mut Declaring<'_>, queue: &QueueConfig) -> lapin::Result<()> {
+        if self.topology == Topology::Check {
+            return declaring.is_there(&queue.name).await;
+        }
+        match declaring.queue(&queue.make()).await {
+            Err(error) if is_its_readers(&error) => {
+                tracing::debug!(queue = queue.name, ?error, "as somebody else has made it");
+            }
+            declared => declared?,
+        }
+        for key in &queue.keys {
+            declaring.bind(&queue.name, &self.exchange, key).await?;
+        }
+        Ok(())
+    }
 }
 
-/// Declares an exchange, or asks whether it is there.
-pub(super) async fn declare_exchange(
-    channel: &Channel,
-    name: &str,
-    kind: ExchangeKind,
-    passive: bool,
-) -> lapin::Result<()> {
-    let kind = match kind {
-        ExchangeKind::Topic => Kind::Topic,
-        ExchangeKind::Direct => Kind::Direct,
-        ExchangeKind::Fanout => Kind::Fanout,
-        ExchangeKind::Headers => Kind::Headers,
-    };
-    let options = ExchangeDeclareOptions { passive, durable: true, ..ExchangeDeclareOptions::default() };
-    channel.exchange_declare(short(name), kind, options, FieldTable::default()).await
+impl QueueConfig {
+    pub(super) fn make(&self) -> Make<'_> {
+        Make { name: &self.name, kind: self.kind, durable: self.durable, arguments: &self.arguments }
+    }
 }
 
-/// Declares a queue, or asks whether it is there.
-pub(super) async fn declare_queue(
-    channel: &Channel,
-    queue: &QueueConfig,
-    passive: bool,
-) -> lapin::Result<()> {
-    let options = QueueDeclareOptions { passive, durable: queue.durable, ..QueueDeclareOptions::default() };
-    let mut arguments = FieldTable::default();
-    if queue.kind == QueueKind::Quorum {
-        arguments.insert("x-queue-type".into(), AMQPValue::LongString("quorum".into()));
-    }
-    channel.queue_declare(short(&queue.name), options, arguments).await.map(drop)
-}
-
-async fn queue(channel: &Channel, config: &ExchangeConfig, queue: &QueueConfig) -> lapin::Result<()> {
-    declare_queue(channel, queue, config.topology == Topology::Check).await?;
-    if config.topology == Topology::Check {
-        return Ok(());
-    }
-    for key in &queue.keys {
-        let (name, exchange) = (short(&queue.name), short(&config.exchange));
-        let options = QueueBindOptions::default();
-        channel.queue_bind(name, exchange, short(key), options, FieldTable::default()).await?;
-    }
-    Ok(())
+/// Whether a queue differs in nothing but what its reader decides, such as where its dead letters go: whoever sends to
+/// it takes it as it is.
+pub(super) fn is_its_readers(error: &Driver) -> bool {
+    differs_in(error).is_some_and(|name| name.starts_with("x-") && name != "x-queue-type")
 }

@@ -24,12 +24,15 @@ pub struct WorkQueueConfig {
     pub retry: Vec<Duration>,
     /// The queue for what is given up; `<queue>.dlq` if nothing else is told.
     pub dead: String,
-    /// How many messages may be here and not settled.
+    /// How many messages may be here and not settled. They lie in memory, whatever their size.
     pub prefetch: u16,
     /// Whether the broker gives messages to one consumer at a time, and to the next when that is gone.
     pub single_active: bool,
     /// Further arguments of the queue.
     pub arguments: BTreeMap<String, Argument>,
+    /// Arguments of the queue of dead letters, if somebody reads it with some, see
+    /// [`queue_arguments`](Self::queue_arguments).
+    pub dead_arguments: BTreeMap<String, Argument>,
     /// Where id, type and key of a message stand.
     pub picks: Picks,
     /// Larger payloads are dead letters at once.
@@ -79,9 +82,10 @@ impl WorkQueueConfig {
             topology: Topology::default(),
             bind: Vec::new(),
             retry: Vec::new(),
-            prefetch: 1_000,
+            prefetch: 300,
             single_active: false,
             arguments: BTreeMap::new(),
+            dead_arguments: BTreeMap::new(),
             picks: Picks::default(),
             max_payload: 16 * 1024 * 1024,
             connection_name: "outboxd".to_owned(),

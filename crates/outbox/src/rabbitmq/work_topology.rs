@@ -1,17 +1,18 @@
 //! Makes the queues of a consumer, or looks whether they are there and as configured; once for every connection.
 
+use std::collections::BTreeMap;
+
 use async_trait::async_trait;
-use lapin::Channel;
-use lapin::options::{QueueBindOptions, QueueDeclareOptions};
-use lapin::types::{AMQPValue, FieldTable};
 
 use super::config::{QueueKind, Topology};
 use super::connection::{Establish, Way};
-use super::error::topology_fault;
-use super::topology::{declare_exchange, short};
+use super::declare::{Declaring, Make};
+use super::error::{differs_in, topology_fault};
 use super::work_config::{Argument, WorkQueueConfig};
 use crate::broker::{Steps, retry_name};
 use crate::sink::Cause;
+
+type Arguments = BTreeMap<String, Argument>;
 
 #[async_trait]
 impl Establish for WorkQueueConfig {
@@ -24,96 +25,123 @@ impl Establish for WorkQueueConfig {
         }
     }
 
-    async fn establish(&self, channel: &Channel) -> Result<(), Cause> {
+    async fn establish(&self, declaring: &mut Declaring<'_>) -> Result<(), Cause> {
         // The dead letters first: from the moment that the queue is there, it may need them.
-        for (name, arguments) in self.queues() {
-            self.queue(channel, &name, arguments).await?;
+        self.dead_queue(declaring).await?;
+        for delay in Steps::new(&self.retry).all() {
+            let millis = i64::try_from(delay.as_millis()).unwrap_or(i64::MAX);
+            let mut arguments = self.dead_letters_to(&self.queue);
+            arguments.insert("x-message-ttl".to_owned(), Argument::Integer(millis));
+            let name = retry_name(&self.queue, *delay);
+            let made = self.declared(declaring, &self.make(&name, &arguments)).await;
+            made.map_err(|error| self.fault(&name, &error))?;
         }
+        self.work_queue(declaring).await?;
+        self.bindings(declaring).await
+    }
+}
+
+impl WorkQueueConfig {
+    /// The arguments with which the queue is declared, besides its kind: whoever else declares it needs the same.
+    pub fn queue_arguments(&self) -> Arguments {
+        let mut arguments = self.plain_arguments();
+        if self.kind == QueueKind::Quorum {
+            // A quorum queue gives up a message that was handed out too often (20 times since version 4). Without
+            // this it would drop it.
+            for (name, value) in self.dead_letters_to(&self.dead) {
+                arguments.entry(name).or_insert(value);
+            }
+        }
+        arguments
+    }
+
+    /// What was chosen for the queue, without a place for what the broker itself gives up.
+    fn plain_arguments(&self) -> Arguments {
+        let mut arguments = self.arguments.clone();
+        if self.single_active {
+            arguments.entry("x-single-active-consumer".to_owned()).or_insert(Argument::Flag(true));
+        }
+        arguments
+    }
+
+    /// What leaves the queue by itself goes to another one, through the default exchange.
+    fn dead_letters_to(&self, queue: &str) -> Arguments {
+        let mut arguments = vec![("x-dead-letter-exchange", ""), ("x-dead-letter-routing-key", queue)];
+        if self.kind == QueueKind::Quorum {
+            // Otherwise the broker moves a message without waiting for the confirm, and it may get lost.
+            arguments.extend([("x-dead-letter-strategy", "at-least-once"), ("x-overflow", "reject-publish")]);
+        }
+        let owned = |(name, value): (&str, &str)| (name.to_owned(), Argument::Text(value.to_owned()));
+        arguments.into_iter().map(owned).collect()
+    }
+
+    fn make<'m>(&self, name: &'m str, arguments: &'m Arguments) -> Make<'m> {
+        Make { name, kind: self.kind, durable: true, arguments }
+    }
+
+    fn fault(&self, queue: &str, error: &lapin::Error) -> Cause {
+        topology_fault(&format!("queue '{queue}'"), self.topology, error)
+    }
+
+    /// Declares a queue. One that shall only be checked must be there; then a declaration compares its arguments.
+    async fn declared(&self, declaring: &mut Declaring<'_>, make: &Make<'_>) -> lapin::Result<()> {
+        if self.topology == Topology::Check {
+            declaring.is_there(make.name).await?;
+        }
+        declaring.queue(make).await
+    }
+
+    async fn dead_queue(&self, declaring: &mut Declaring<'_>) -> Result<(), Cause> {
+        match self.declared(declaring, &self.make(&self.dead, &self.dead_arguments)).await {
+            // Somebody reads it, and has a place for what fails there again: letters are as safe in it.
+            Err(error) if differs_in(&error).is_some_and(is_of_a_reader) => Ok(()),
+            made => made.map_err(|error| self.fault(&self.dead, &error)),
+        }
+    }
+
+    /// A quorum queue may have been made by whoever sends to it, who knows nothing of our dead letters. Its messages are
+    /// ours to move; only what the broker gives up by itself has no place then.
+    async fn work_queue(&self, declaring: &mut Declaring<'_>) -> Result<(), Cause> {
+        let (full, plain) = (self.queue_arguments(), self.plain_arguments());
+        let Err(error) = self.declared(declaring, &self.make(&self.queue, &full)).await else {
+            return Ok(());
+        };
+        let is_plain = differs_in(&error).is_some()
+            && full != plain
+            && declaring.queue(&self.make(&self.queue, &plain)).await.is_ok();
+        if !is_plain {
+            return Err(self.fault(&self.queue, &error));
+        }
+        tracing::warn!(
+            queue = self.queue,
+            "it was made without a place for what the broker gives up: since version 4 RabbitMQ drops a message that it has \
+             handed out 20 times; set dead-letter-exchange and dead-letter-routing-key by a policy, or delete the queue \
+             while it is empty, and it is made anew"
+        );
+        Ok(())
+    }
+
+    async fn bindings(&self, declaring: &mut Declaring<'_>) -> Result<(), Cause> {
+        let passive = self.topology == Topology::Check;
         for bind in &self.bind {
             let what = format!("exchange '{}'", bind.exchange);
-            let passive = self.topology == Topology::Check;
             let fault = |error| topology_fault(&what, self.topology, &error);
-            declare_exchange(channel, &bind.exchange, bind.kind, passive).await.map_err(fault)?;
+            declaring.exchange(&bind.exchange, bind.kind, passive).await.map_err(fault)?;
             // RabbitMQ cannot be asked for bindings.
             let keys = if passive { &[][..] } else { &bind.keys };
             for key in keys {
-                let (queue, exchange) = (short(&self.queue), short(&bind.exchange));
-                let options = QueueBindOptions::default();
-                channel
-                    .queue_bind(queue, exchange, short(key), options, FieldTable::default())
+                let what = format!("the binding by '{key}' to {what}");
+                declaring
+                    .bind(&self.queue, &bind.exchange, key)
                     .await
-                    .map_err(|error| {
-                        topology_fault(&format!("the binding by '{key}' to {what}"), self.topology, &error)
-                    })?;
+                    .map_err(|error| topology_fault(&what, self.topology, &error))?;
             }
         }
         Ok(())
     }
 }
 
-impl WorkQueueConfig {
-    /// Every queue that has to be there, with its arguments.
-    pub(super) fn queues(&self) -> Vec<(String, FieldTable)> {
-        let mut queues = vec![(self.dead.clone(), self.arguments_of_kind())];
-        for delay in Steps::new(&self.retry).all() {
-            let mut arguments = self.arguments_of_kind();
-            let millis = i64::try_from(delay.as_millis()).unwrap_or(i64::MAX);
-            arguments.insert("x-message-ttl".into(), AMQPValue::LongLongInt(millis));
-            self.dead_letters_to(&mut arguments, &self.queue);
-            queues.push((retry_name(&self.queue, *delay), arguments));
-        }
-        let mut arguments = self.arguments_of_kind();
-        if self.kind == QueueKind::Quorum {
-            // A quorum queue gives up a message that was handed out too often (20 times since version 4). Without
-            // this it would drop it.
-            self.dead_letters_to(&mut arguments, &self.dead);
-        }
-        if self.single_active {
-            arguments.insert("x-single-active-consumer".into(), AMQPValue::Boolean(true));
-        }
-        for (name, value) in &self.arguments {
-            let value = match value {
-                Argument::Integer(number) => AMQPValue::LongLongInt(*number),
-                Argument::Text(text) => AMQPValue::LongString(text.as_str().into()),
-                Argument::Flag(flag) => AMQPValue::Boolean(*flag),
-            };
-            arguments.insert(short(name), value);
-        }
-        queues.push((self.queue.clone(), arguments));
-        queues
-    }
-
-    fn arguments_of_kind(&self) -> FieldTable {
-        let mut arguments = FieldTable::default();
-        if self.kind == QueueKind::Quorum {
-            arguments.insert("x-queue-type".into(), AMQPValue::LongString("quorum".into()));
-        }
-        arguments
-    }
-
-    /// What leaves the queue by itself goes to another one, through the default exchange.
-    fn dead_letters_to(&self, arguments: &mut FieldTable, queue: &str) {
-        let mut text = |name: &str, value: &str| {
-            arguments.insert(name.into(), AMQPValue::LongString(value.into()));
-        };
-        text("x-dead-letter-exchange", "");
-        text("x-dead-letter-routing-key", queue);
-        if self.kind == QueueKind::Quorum {
-            // Otherwise the broker moves a message without waiting for the confirm, and it may get lost.
-            text("x-dead-letter-strategy", "at-least-once");
-            text("x-overflow", "reject-publish");
-        }
-    }
-
-    /// Declares a queue. One that shall only be checked must be there; then a declaration compares its arguments.
-    async fn queue(&self, channel: &Channel, name: &str, arguments: FieldTable) -> Result<(), Cause> {
-        let what = format!("queue '{name}'");
-        let fault = |error| topology_fault(&what, self.topology, &error);
-        if self.topology == Topology::Check {
-            let options = QueueDeclareOptions { passive: true, ..QueueDeclareOptions::default() };
-            channel.queue_declare(short(name), options, FieldTable::default()).await.map_err(fault)?;
-        }
-        let options = QueueDeclareOptions { durable: true, ..QueueDeclareOptions::default() };
-        channel.queue_declare(short(name), options, arguments).await.map(drop).map_err(fault)
-    }
+/// Whether an argument is one that a reader gives its queue, and that costs no message.
+fn is_of_a_reader(argument: &str) -> bool {
+    argument.starts_with("x-dead-letter-") || matches!(argument, "x-overflow" | "x-single-active-consumer")
 }

@@ -12,9 +12,9 @@ use outbox::{Error, ErrorKind, InboxTable, Result};
 
 use crate::connection::Kind;
 use crate::options::{
-    Argument, EndpointOptions, ErrorTableOptions, ExchangeKind, ExchangeOptions, GroupOptions,
-    InboxTableOptions, MailOptions, MeterOptions, QueueKind, Start, StatementOptions, TemplateOptions,
-    TopicOptions, Topology, WorkQueueOptions,
+    EndpointOptions, ErrorTableOptions, ExchangeKind, ExchangeOptions, GroupOptions, InboxTableOptions,
+    MailOptions, MeterOptions, QueueKind, Start, StatementOptions, TemplateOptions, TopicOptions, Topology,
+    WorkQueueOptions,
 };
 
 /// What the options of an exchange mean to its sink.
@@ -23,7 +23,8 @@ pub fn exchange_config(options: &ExchangeOptions) -> Result<ExchangeConfig> {
     config.kind = exchange_kind(options.kind);
     config.topology = topology(options.topology);
     let queues = options.queues.iter().map(|queue| {
-        let made = QueueConfig::new(&queue.name, queue.keys.iter().cloned());
+        let mut made = QueueConfig::new(&queue.name, queue.keys.iter().cloned());
+        made.arguments.clone_from(&queue.arguments);
         if queue.kind == QueueKind::Quorum { made.quorum() } else { made }
     });
     config.queues = queues.collect();
@@ -64,15 +65,8 @@ pub fn work_queue_config(options: &WorkQueueOptions) -> WorkQueueConfig {
     config.dead.clone_from(&options.dead);
     config.prefetch = options.prefetch.unwrap_or(config.prefetch);
     config.single_active = options.single_active;
-    let arguments = options.arguments.iter().map(|(name, value)| {
-        let value = match value {
-            Argument::Integer(number) => rabbitmq::Argument::Integer(*number),
-            Argument::Text(text) => rabbitmq::Argument::Text(text.clone()),
-            Argument::Flag(flag) => rabbitmq::Argument::Flag(*flag),
-        };
-        (name.clone(), value)
-    });
-    config.arguments = arguments.collect();
+    config.arguments.clone_from(&options.arguments);
+    config.dead_arguments.clone_from(&options.dead_arguments);
     config.picks = options.form.picks.clone();
     config.max_payload = options.form.max_payload;
     config
@@ -220,7 +214,10 @@ mod tests {
         assert_eq!(ours.expect("it parses"), theirs);
         let queue =
             WorkQueueOptions { queue: "q".to_owned(), dead: "q.dlq".to_owned(), ..Default::default() };
-        assert_eq!(work_queue_config(&queue), WorkQueueConfig::new("q"));
+        // Queues that the program makes are replicated, on both sides.
+        let mut theirs = WorkQueueConfig::new("q");
+        theirs.kind = rabbitmq::QueueKind::Quorum;
+        assert_eq!(work_queue_config(&queue), theirs);
         let group =
             GroupOptions { topics: vec!["t".to_owned()], group: "g".to_owned(), ..Default::default() };
         assert_eq!(group_config(&group), GroupConfig::new("t", "g"));

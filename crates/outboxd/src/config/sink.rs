@@ -1,5 +1,6 @@
 //! The sinks as they were written.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use outbox::kafka::Compression;
@@ -305,7 +306,7 @@ fn read_queue(section: Section<'_>, exchange: ExchangeKind, before: &[QueueOptio
         }
     }
     section.finish(&[]);
-    Some(QueueOptions { name: name?.value, keys, kind })
+    Some(QueueOptions { name: name?.value, keys, kind, arguments: BTreeMap::new() })
 }
 
 /// The binding keys of a queue that names none.

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use outbox::broker::Picks;
+pub use outbox::rabbitmq::Argument;
 
 use super::{ExchangeKind, PipeOptions, QueueKind, Start, Topology};
 
@@ -59,17 +60,6 @@ pub struct BindOptions {
     pub keys: Vec<String>,
 }
 
-/// The value of a queue's argument.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Argument {
-    /// A whole number.
-    Integer(i64),
-    /// A text.
-    Text(String),
-    /// Yes or no.
-    Flag(bool),
-}
-
 /// A queue that is read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WorkQueueOptions {
@@ -91,6 +81,8 @@ pub struct WorkQueueOptions {
     pub single_active: bool,
     /// Further arguments of the queue.
     pub arguments: BTreeMap<String, Argument>,
+    /// Those of its queue of dead letters, if another source of the plan reads it.
+    pub dead_arguments: BTreeMap<String, Argument>,
     /// How its messages are read.
     pub form: FormOptions,
 }
@@ -99,7 +91,7 @@ impl Default for WorkQueueOptions {
     fn default() -> Self {
         Self {
             queue: String::new(),
-            kind: QueueKind::Classic,
+            kind: QueueKind::Quorum,
             topology: Topology::Declare,
             bind: Vec::new(),
             retry: Vec::new(),
@@ -107,6 +99,7 @@ impl Default for WorkQueueOptions {
             prefetch: None,
             single_active: false,
             arguments: BTreeMap::new(),
+            dead_arguments: BTreeMap::new(),
             form: FormOptions::default(),
         }
     }
@@ -151,10 +144,14 @@ impl Default for GroupOptions {
     }
 }
 
-/// What a pipe can use, twice: more would only lie in memory, and with slow handlers longer than the broker waits.
+/// More than this has to be asked for.
+const MOST_PREFETCH: u16 = 300;
+
+/// What a pipe can use, twice, and no more than keeps a broker busy: the driver takes into memory what the broker hands
+/// over, whatever its size, and with slow handlers it would lie there longer than the broker waits.
 pub fn prefetch_for(pipe: &PipeOptions) -> u16 {
     let useful = pipe.batch.saturating_mul(pipe.depth).saturating_mul(2);
-    u16::try_from(useful.clamp(16, 1_000)).unwrap_or(1_000)
+    u16::try_from(useful.clamp(16, MOST_PREFETCH.into())).unwrap_or(MOST_PREFETCH)
 }
 
 /// The queue or topic of dead letters, unless another is named.

@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 
 use super::{Checker, Known, Layout, Places, SinkPlan, SourcePlan, Target};
+use crate::backends::work_queue_config;
 use crate::config::{LayoutConfig, PipeConfig};
-use crate::connection::Kind;
-use crate::options::{QueueKind, Topology, word};
+use crate::connection::{Connection, Kind};
+use crate::options::{Argument, QueueKind, QueueOptions, Topology, WorkQueueOptions, word};
 
 /// Whether a source can look like this on such a connection; else the rule, and what to do.
 pub(super) fn fits(layout: &LayoutConfig, kind: Kind) -> Result<(), (&'static str, &'static str)> {
@@ -97,38 +98,101 @@ impl Checker<'_> {
         sources.values().flatten().find(is_same)
     }
 
-    /// A queue that a sink makes and a source reads must be one and the same: the broker refuses the second.
+    /// A queue that is read, and made by a sink or for dead letters as well, is of one kind: the broker refuses another.
     pub(super) fn one_kind_per_queue(
         &self,
         sources: &Known<SourcePlan>,
         sinks: &Known<SinkPlan>,
         places: &Places,
     ) {
-        for source in sources.values().flatten() {
-            let Layout::Queue(read) = &source.layout else { continue };
-            for sink in sinks.values().flatten() {
-                let Target::Exchange(connection, options) = &sink.target else { continue };
-                let made = options.queues.iter().find(|queue| queue.name == read.queue);
-                let both_make = [read.topology, options.topology] == [Topology::Declare; 2];
-                if let (Some(made), true) = (made, both_make && connection.name == source.connection.name)
-                    && made.kind != read.kind
-                {
-                    let shown = |kind| word(&QueueKind::WORDS, kind);
-                    let what = format!(
-                        "sources.{}: queue '{}' is {} here, and {} in sink '{}'",
-                        source.name,
-                        read.queue,
-                        shown(read.kind),
-                        shown(made.kind),
-                        sink.name
-                    );
-                    let place = places.sources.get(&source.name).copied().unwrap_or_default();
-                    let help = format!(
-                        "write kind = \"{}\" here, or remove the queue from the sink and 'bind' it here",
-                        shown(made.kind)
-                    );
-                    self.mistakes.note(place, what, help);
+        for (source, read) in queues_read(sources.values().flatten()) {
+            let on = &source.connection.name;
+            let sinks = sinks.values().flatten().filter(|_| read.topology == Topology::Declare);
+            for (sink, made) in sinks.flat_map(|sink| queues_made(sink, on, &read.queue)) {
+                let otherwise = "or remove the queue from the sink and 'bind' it here";
+                self.two_kinds(
+                    source,
+                    read,
+                    made.kind,
+                    &format!("in sink '{}'", sink.name),
+                    otherwise,
+                    places,
+                );
+            }
+            for (other, of) in queues_read(sources.values().flatten()) {
+                if of.dead == read.queue && other.connection.name == *on {
+                    let whose = format!("as the dead letters of source '{}'", other.name);
+                    self.two_kinds(source, read, of.kind, &whose, "or change the kind there", places);
                 }
+            }
+        }
+    }
+
+    /// Notes that a queue is of another kind elsewhere, if it is.
+    fn two_kinds(
+        &self,
+        source: &SourcePlan,
+        read: &WorkQueueOptions,
+        kind: QueueKind,
+        whose: &str,
+        or: &str,
+        places: &Places,
+    ) {
+        if read.kind == kind {
+            return;
+        }
+        let (here, there) = (word(&QueueKind::WORDS, read.kind), word(&QueueKind::WORDS, kind));
+        let what =
+            format!("sources.{}: queue '{}' is {here} here, and {there} {whose}", source.name, read.queue);
+        let place = places.sources.get(&source.name).copied().unwrap_or_default();
+        self.mistakes.note(place, what, format!("write kind = \"{there}\" here, {or}"));
+    }
+}
+
+fn queues_read<'s>(
+    sources: impl Iterator<Item = &'s SourcePlan>,
+) -> impl Iterator<Item = (&'s SourcePlan, &'s WorkQueueOptions)> {
+    sources.filter_map(|source| match &source.layout {
+        Layout::Queue(options) => Some((source, &**options)),
+        _ => None,
+    })
+}
+
+/// The queue of this name on this connection, if the sink makes it.
+fn queues_made<'s>(sink: &'s SinkPlan, on: &str, queue: &str) -> Option<(&'s SinkPlan, &'s QueueOptions)> {
+    match &sink.target {
+        Target::Exchange(connection, options)
+            if connection.name == on && options.topology == Topology::Declare =>
+        {
+            Some((sink, options.queues.iter().find(|made| made.name == queue)?))
+        }
+        _ => None,
+    }
+}
+
+/// A queue is made with the arguments that its reader needs, whoever is the first to make it.
+pub(super) fn share_arguments(
+    sources: &mut BTreeMap<String, SourcePlan>,
+    sinks: &mut BTreeMap<String, SinkPlan>,
+) {
+    let arguments: BTreeMap<(String, String), BTreeMap<String, Argument>> = queues_read(sources.values())
+        .map(|(source, read)| {
+            let queue = (source.connection.name.clone(), read.queue.clone());
+            (queue, work_queue_config(read).queue_arguments())
+        })
+        .collect();
+    let of = |on: &Connection, queue: &String| {
+        arguments.get(&(on.name.clone(), queue.clone())).cloned().unwrap_or_default()
+    };
+    for source in sources.values_mut() {
+        if let Layout::Queue(options) = &mut source.layout {
+            options.dead_arguments = of(&source.connection, &options.dead);
+        }
+    }
+    for sink in sinks.values_mut() {
+        if let Target::Exchange(connection, options) = &mut sink.target {
+            for queue in &mut options.queues {
+                queue.arguments = of(connection, &queue.name);
             }
         }
     }

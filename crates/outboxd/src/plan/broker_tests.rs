@@ -43,19 +43,19 @@ fn a_queue_has_its_keys_and_their_defaults() {
         queue: "notifications".to_owned(),
         dead: "notifications.dlq".to_owned(),
         // As much as its pipe can use, within bounds.
-        prefetch: Some(1_000),
+        prefetch: Some(300),
         ..Default::default()
     };
     assert_eq!(*options, defaults);
     let Layout::Queue(options) = layout(&queue(
-        "kind = \"quorum\"\ntopology = \"check\"\nretry = [\"1m\", \"5m\"]\ndead = \"notifications_error\"\n\
+        "kind = \"classic\"\ntopology = \"check\"\nretry = [\"1m\", \"5m\"]\ndead = \"notifications_error\"\n\
          prefetch = 50\nsingle_active = true\narguments = { x-max-length = 10, x-overflow = \"reject-publish\", x-y = true }\n\
          max_payload = \"1MiB\"\nenvelope = \"masstransit\"\nid = [\"payload.id\", \"content\"]\nkey = \"header.ticket\"\n\
          bind = [{ exchange = \"tickets\", keys = [\"ticket.*\"] }, { exchange = \"all\", kind = \"fanout\" }]",
     )) else {
         panic!("it is a queue")
     };
-    assert_eq!((options.kind, options.topology), (QueueKind::Quorum, Topology::Check));
+    assert_eq!((options.kind, options.topology), (QueueKind::Classic, Topology::Check));
     assert_eq!(options.retry, [60, 300].map(Duration::from_secs));
     assert_eq!((options.prefetch, options.single_active), (Some(50), true));
     assert_eq!(options.arguments["x-max-length"], Argument::Integer(10));
@@ -243,18 +243,45 @@ fn what_is_handed_out_once_feeds_one_pipe() {
     assert!(parse(&topic(&TOPIC.replace("work", "zweit").replace("billing", "other"))).is_ok());
 }
 
+const EVENTS: &str =
+    "[sinks.events]\non = \"rabbit\"\nexchange = \"e\"\nqueues = [{ name = \"notifications\" }]\n";
+const FAILED: &str = "[sources.failed]\non = \"rabbit\"\nqueue = \"notifications.dlq\"\n";
+
 #[test]
 fn a_queue_of_two_kinds_is_told() {
-    let sink = "[sinks.events]\non = \"rabbit\"\nexchange = \"e\"\nqueues = [{ name = \"notifications\" }]";
-    let told = only_mistake(&queue(sink));
-    assert!(
-        told.contains(
-            "queue 'notifications' is classic here, and quorum in sink 'events' | write kind = \"quorum\""
-        ),
-        "{told}"
+    assert!(parse(&queue(&format!("{EVENTS}{FAILED}"))).is_ok(), "who names no kind has one");
+    let classic = |text: &str, before: &str| text.replace(before, &format!("kind = \"classic\"\n{before}"));
+    let told = only_mistake(&classic(&queue(EVENTS), "queue = \"notifications\""));
+    let expected =
+        "queue 'notifications' is classic here, and quorum in sink 'events' | write kind = \"quorum\" here";
+    assert!(told.contains(expected), "{told}");
+    let checked = classic(&queue(&format!("topology = \"check\"\n{EVENTS}")), "queue = \"notifications\"");
+    assert!(parse(&checked).is_ok());
+    let told = only_mistake(&classic(&queue(FAILED), "queue = \"notifications\""));
+    let expected =
+        "queue 'notifications.dlq' is quorum here, and classic as the dead letters of source 'work'";
+    assert!(told.contains(expected) && told.contains("write kind = \"classic\" here"), "{told}");
+}
+
+#[test]
+fn e3_a_queue_is_made_with_the_arguments_of_its_reader_whoever_makes_it() {
+    let mut plan = parse(&queue(&format!("single_active = true\n{EVENTS}{FAILED}"))).expect("it is valid");
+    let text = |text: &str| Argument::Text(text.to_owned());
+    let Target::Exchange(_, events) = &plan.sinks["events"].target else { panic!("it is an exchange") };
+    let made = &events.queues[0].arguments;
+    assert_eq!(made["x-dead-letter-routing-key"], text("notifications.dlq"));
+    assert_eq!(
+        (&made["x-overflow"], &made["x-single-active-consumer"]),
+        (&text("reject-publish"), &Argument::Flag(true))
     );
-    assert!(parse(&queue(sink).replace("queue = \"not", "kind = \"quorum\"\nqueue = \"not")).is_ok());
-    assert!(parse(&queue(sink).replace("queue = \"not", "topology = \"check\"\nqueue = \"not")).is_ok());
+    let Layout::Queue(work) = plan.sources.remove("work").expect("it is there").layout else {
+        panic!("it is a queue")
+    };
+    assert_eq!(work.dead_arguments["x-dead-letter-routing-key"], text("notifications.dlq.dlq"));
+    let Layout::Queue(failed) = plan.sources.remove("failed").expect("it is there").layout else {
+        panic!("it is a queue")
+    };
+    assert!(failed.dead_arguments.is_empty(), "nobody reads those");
 }
 
 #[test]

@@ -215,7 +215,7 @@ async fn doctor_tells_what_is_missing_and_what_differs_and_makes_nothing() {
     program.write("outboxd.toml", &made);
     program.ok(&["run", "--once"]);
     assert!(program.ok(&["doctor", "--source", "work"]).contains("there, and as configured"));
-    program.write("outboxd.toml", &made.replace("retry =", "kind = \"quorum\"\nretry ="));
+    program.write("outboxd.toml", &made.replace("retry =", "kind = \"classic\"\nretry ="));
     let ran = doctor(&program);
     assert!(ran.code == 4 && ran.stdout.contains("exists and is not as configured"), "{ran:#?}");
 }

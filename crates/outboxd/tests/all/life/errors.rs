@@ -22,6 +22,13 @@ from = "failed"
 to = "errors"
 "#;
 
+/// The relay of the shop makes the queue too.
+const QUEUES: &str = r#"
+[[sinks.events.queues]]
+name = "work"
+keys = ["order.*"]
+"#;
+
 fn errors(program: &Program, flags: &[&str]) -> Vec<Value> {
     let mut args = vec!["errors", "list"];
     args.extend(flags);
@@ -104,6 +111,43 @@ async fn e3_e7_an_error_is_seen_edited_sent_back_and_then_processed_and_who_did_
     assert_eq!(bob[0]["detail"]["done"]["changed"], 1);
     assert_eq!(bob[0]["detail"]["act"], bob[2]["detail"]["act"]);
     assert!(program.ok(&["audit", "list"]).contains("errors.edit"));
+}
+
+/// Every queue of the shop of this kind, or of the one that it has if nobody says so.
+fn of_kind(shop: &Shop, kind: &str) {
+    let mut text = shop.program.read("outboxd.toml");
+    for (key, queue) in
+        [("kind", "queue = \"work\""), ("kind", "queue = \"work_error\""), ("type", "name = \"work\"")]
+    {
+        text = text.replace(queue, &format!("{key} = \"{kind}\"\n{queue}"));
+    }
+    shop.program.write("outboxd.toml", &text);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn e3_a_queue_that_sink_and_source_make_leads_to_the_error_table_and_back() {
+    for kind in [None, Some("quorum"), Some("classic")] {
+        let Some(shop) = Shop::open("\"100ms\"", &format!("{QUEUES}{TABLE}")).await else { return };
+        if let Some(kind) = kind {
+            of_kind(&shop, kind);
+        }
+        shop.endpoint.answer_type("order.created", 500);
+        let sent = shop.send("order.created", "a");
+        // The sink is the first to make it.
+        shop.program.ok(&["run", "--once", "--pipe", "relay"]);
+        assert_eq!(shop.count("work").await, 1, "{kind:?}");
+        let running = shop.run();
+        let found = until_errors(&shop, 1).await;
+        let cause = (&found[0]["cause"]["code"], &found[0]["attempts"], &found[0]["origin"]);
+        assert_eq!(cause, (&json!("HTTP_500"), &json!(2), &json!("work")), "{kind:?}");
+        shop.endpoint.answer_type("order.created", 200);
+        assert_eq!(shop.program.ok(&["errors", "retry", "--yes"]), "1 error sent back\n");
+        shop.until_state(&sent, "processed").await;
+        stop(running);
+        for what in [["--source", "work"], ["--source", "failed"], ["--sink", "events"]] {
+            shop.program.ok(&[&["doctor"], &what[..]].concat());
+        }
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -123,6 +123,24 @@ async fn e7_a_quorum_queue_with_a_delivery_limit_loses_nothing_by_looks() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn e7_a_slow_pace_holds_no_letters_while_it_waits() {
+    for kind in [QueueKind::Classic, QueueKind::Quorum] {
+        let Some((scene, letters)) = with_letters(kind, 4).await else { return };
+        let ids = ["0", "2", "3"].map(MessageId::from);
+        let acting = tokio::spawn(async move {
+            let pace = Some(Pace::new(1, Duration::from_secs(3_600)));
+            letters.act(&Deed { ids: &ids, act: Act::Return, by: "ann", pace, tell: &|_| {} }).await
+        });
+        scene.until_count(QUEUE, 1).await;
+        // A broker takes away what is held for half an hour, and the next is due after twice as long.
+        scene.until_count("work.dlq", 3).await;
+        assert!(!acting.is_finished(), "it waits");
+        acting.abort();
+        assert_eq!(scene.drain("work.dlq").await.iter().map(id).collect::<Vec<_>>(), ["1", "2", "3"]);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn e7_cut_off_half_way_nothing_is_lost() {
     for kind in [QueueKind::Classic, QueueKind::Quorum] {
         let Some((scene, _)) = with_letters(kind, 60).await else { return };

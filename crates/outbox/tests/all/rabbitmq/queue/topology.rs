@@ -2,7 +2,9 @@
 
 use lapin::options::QueueDeclareOptions;
 use lapin::types::{AMQPValue, FieldTable};
-use outbox::rabbitmq::{Argument, Binding, ExchangeKind, QueueKind, Topology, WorkQueue, WorkQueueConfig};
+use outbox::rabbitmq::{
+    Argument, Binding, Exchange, ExchangeKind, QueueConfig, QueueKind, Topology, WorkQueue, WorkQueueConfig,
+};
 use outbox::{ErrorKind, Message, Outcome, Sink};
 
 use super::super::{EXCHANGE, Scene};
@@ -84,4 +86,90 @@ async fn d1_what_differs_is_refused_and_told() {
     quorum.kind = QueueKind::Quorum;
     let told = refused(&scene, &quorum).await;
     assert!(told.contains("x-queue-type"), "{told}");
+}
+
+/// A quorum queue and the arguments that the broker has for it.
+fn quorum(queue: &str, retry: &[u64]) -> WorkQueueConfig {
+    let mut config = config(retry);
+    config.queue = queue.to_owned();
+    config.dead = format!("{queue}.dlq");
+    config.kind = QueueKind::Quorum;
+    config
+}
+
+/// A sink that makes the queue too, of this kind.
+fn sending(scene: &Scene, queue: QueueConfig) -> Exchange {
+    let mut config = scene.config();
+    config.queues = vec![queue];
+    Exchange::new(&scene.url, config).unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn d1_a_quorum_queue_may_be_made_by_its_sink_or_by_its_source_first() {
+    let Some(scene) = Scene::shared().await else { return };
+    for source_first in [true, false] {
+        let queue = format!("work-{source_first}");
+        let sink = sending(&scene, QueueConfig::new(&queue, [&queue]).quorum());
+        let source = WorkQueue::new(&scene.url, quorum(&queue, &[1_000])).unwrap();
+        if source_first {
+            source.check().await.unwrap();
+        }
+        sink.check().await.unwrap();
+        source.check().await.unwrap();
+        assert_eq!(sink.deliver(&[Message::new(&queue, "x")]).await, [Outcome::Delivered], "{queue}");
+        scene.until_count(&queue, 1).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn e3_the_dead_letters_of_a_quorum_queue_may_be_read_and_made_in_any_order() {
+    let Some(scene) = Scene::shared().await else { return };
+    for reader_first in [true, false] {
+        let queue = format!("work-{reader_first}");
+        let work = WorkQueue::new(&scene.url, quorum(&queue, &[])).unwrap();
+        let reader = WorkQueue::new(&scene.url, quorum(&format!("{queue}.dlq"), &[])).unwrap();
+        if reader_first {
+            reader.check().await.unwrap();
+        }
+        work.check().await.unwrap();
+        reader.check().await.unwrap();
+        for checked in [queue.clone(), format!("{queue}.dlq")] {
+            let mut config = quorum(&checked, &[]);
+            config.topology = Topology::Check;
+            WorkQueue::new(&scene.url, config).unwrap().check().await.unwrap();
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn d1_a_sink_that_knows_the_arguments_of_the_reader_makes_the_queue_with_them() {
+    let Some(scene) = Scene::shared().await else { return };
+    let mut read = quorum(QUEUE, &[]);
+    read.single_active = true;
+    let mut made = QueueConfig::new(QUEUE, ["#"]).quorum();
+    made.arguments = read.queue_arguments();
+    sending(&scene, made).check().await.unwrap();
+    WorkQueue::new(&scene.url, read.clone()).unwrap().check().await.unwrap();
+    // Made with all of them: one that lacks a place for what the broker gives up is another.
+    let mut plain = FieldTable::default();
+    plain.insert("x-queue-type".into(), AMQPValue::LongString("quorum".into()));
+    plain.insert("x-single-active-consumer".into(), AMQPValue::Boolean(true));
+    let options = QueueDeclareOptions { durable: true, ..QueueDeclareOptions::default() };
+    assert!(scene.channel.queue_declare(QUEUE.into(), options, plain).await.is_err());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn d1_what_costs_messages_is_refused_in_every_queue() {
+    let Some(scene) = Scene::shared().await else { return };
+    WorkQueue::new(&scene.url, config(&[])).unwrap().check().await.unwrap();
+    let error = sending(&scene, QueueConfig::new(QUEUE, ["#"]).quorum()).check().await.unwrap_err();
+    assert!(error.chain().contains("x-queue-type"), "the kind is the sink's too: {}", error.chain());
+    let mut arguments = FieldTable::default();
+    arguments.insert("x-message-ttl".into(), AMQPValue::LongLongInt(1_000));
+    let options = QueueDeclareOptions { durable: true, ..QueueDeclareOptions::default() };
+    scene.channel.queue_declare("other.dlq".into(), options, arguments).await.unwrap();
+    let mut other = config(&[]);
+    (other.queue, other.dead) = ("other".into(), "other.dlq".into());
+    let told = refused(&scene, &other).await;
+    assert!(told.contains("queue 'other.dlq'") && told.contains("x-message-ttl"), "{told}");
 }
