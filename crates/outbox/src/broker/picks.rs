@@ -185,10 +185,9 @@ mod raw {
             let body = Message::new("", self.payload.clone());
             let view = View::new(&body);
             let mut pick = |what: &'static str, picks: &[Pick]| {
-                self.pick(what, picks, &view, &content, &destination).unwrap_or_else(|cause| {
-                    note(cause);
-                    None
-                })
+                let (found, unread) = self.pick(what, picks, &view, &content, &destination);
+                unread.map(&mut note);
+                found
             };
             let (id, kind) = (pick("id", &picks.id), pick("type", &picks.kind));
             let (key, correlation) = (pick("key", &picks.key), pick("correlation", &picks.correlation));
@@ -213,6 +212,8 @@ mod raw {
             Read { message, tracks, destination, defect }
         }
 
+        /// The first that is there, and what could not be read before it: also of a message that nobody can handle its
+        /// own id is told where there is one, lest two of them are taken for one.
         fn pick(
             &self,
             what: &'static str,
@@ -220,7 +221,8 @@ mod raw {
             view: &View<'_>,
             content: &str,
             destination: &str,
-        ) -> Result<Option<String>, Cause> {
+        ) -> (Option<String>, Option<Cause>) {
+            let mut unread = None;
             for pick in picks {
                 let found = match pick {
                     Pick::Property => match what {
@@ -232,20 +234,23 @@ mod raw {
                     Pick::CloudEvent => {
                         self.attribute(if what == "key" { "partitionkey" } else { what }).map(str::to_owned)
                     }
-                    Pick::Header(name) if self.odd.contains(name) => return Err(odd_header(name)),
-                    Pick::Header(name) => self.headers.get(name).cloned(),
-                    Pick::Payload(path) => {
-                        let unfit = |error: crate::Error| Cause::new(code::UNFIT, error.chain());
-                        view.text(path).map_err(unfit)?
+                    Pick::Header(name) if self.odd.contains(name) => {
+                        unread.get_or_insert_with(|| odd_header(name));
+                        None
                     }
+                    Pick::Header(name) => self.headers.get(name).cloned(),
+                    Pick::Payload(path) => view.text(path).unwrap_or_else(|error| {
+                        unread.get_or_insert_with(|| Cause::new(code::UNFIT, error.chain()));
+                        None
+                    }),
                     Pick::Destination => Some(destination.to_owned()),
                     Pick::Content => Some(content.to_owned()),
                 };
                 if let Some(found) = found.filter(|found| !found.is_empty()) {
-                    return Ok(Some(found));
+                    return (Some(found), unread);
                 }
             }
-            Ok(None)
+            (None, unread)
         }
 
         /// The value of a CloudEvents attribute.
@@ -286,6 +291,9 @@ mod raw {
             for (name, value) in self.headers.iter().filter(|(name, _)| !is_added(name)) {
                 add(name.as_bytes());
                 add(value.as_bytes());
+            }
+            for name in self.odd.iter().filter(|name| !is_added(name)) {
+                add(name.as_bytes());
             }
             add(&self.payload);
             let digest = hash.finalize();

@@ -122,3 +122,17 @@ fn a_place_is_written_as_it_is_read() {
         assert_eq!(wrong.parse::<Pick>().unwrap_err().kind(), ErrorKind::Config, "{wrong}");
     }
 }
+
+#[test]
+fn two_messages_that_nobody_can_handle_are_not_taken_for_one() {
+    let read = |raw: Raw<'_>| raw.read(&Picks::default(), 1_000);
+    let odd = || vec![header::EVENT_ID.to_owned()];
+    let named = read(Raw { id: Some("1"), odd: odd(), ..raw("{}") });
+    assert_eq!((named.message.id.as_str(), &*named.defect.unwrap().code), ("1", code::BAD_HEADER));
+    let (unnamed, bare) = (read(Raw { odd: odd(), ..raw("{}") }), read(raw("{}")));
+    assert_eq!(
+        (&*unnamed.defect.unwrap().code, &*bare.defect.unwrap().code),
+        (code::BAD_HEADER, code::NO_ID)
+    );
+    assert_ne!(unnamed.message.id, bare.message.id, "one has a header that the other has not");
+}
