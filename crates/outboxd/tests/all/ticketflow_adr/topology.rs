@@ -4,8 +4,10 @@ use super::producer::{ASSIGNED, CREATED, STATUS_CHANGED, Ticket};
 use super::{Scene, somebody, stop};
 
 /// Who makes nothing and only looks.
-const CHECK: (&str, &str) =
-    (r#"retry = ["1m", "5m", "15m"]"#, "retry = [\"1m\", \"5m\", \"15m\"]\ntopology = \"check\"");
+const CHECK: (&str, &str) = (
+    r#"retry = ["1m", "5m", "15m"]"#,
+    "retry = [\"1m\", \"5m\", \"15m\"]\ntopology = \"check\"\nkind = \"classic\"",
+);
 
 /// What the broker says of one kind of thing, as words.
 async fn listed(scene: &Scene, what: &str, columns: &[&str]) -> Vec<Vec<String>> {
