@@ -24,7 +24,7 @@ const TIMEOUT: Duration = Duration::from_secs(60);
 /// that was left in the middle of a statement first has to get to its end.
 const UNDO: Duration = Duration::from_secs(10);
 
-/// How long the database may take to show that it is there, after a handler was given up.
+/// How long the database may take to show that it is there, after a handler has failed.
 const ASK: Duration = Duration::from_secs(5);
 
 /// How long the note of a failure may take; it is not worth more.
@@ -120,18 +120,16 @@ where
             outcomes.push(Outcome::Rejected(rejection));
             if messages.len() == 1 {
                 // Nothing else is in the transaction. Dropped it rolls back, also where an undo would hang.
-                drop(returned);
-                if gave_up {
-                    self.ask(message).await?;
-                }
+                self.ask(message, returned, gave_up).await?;
                 return Ok(outcomes);
             }
             tx = back(UNDO, returned).await?;
             let undo = self.inbox.undo(&mut tx, &self.consumer, &message.id);
             let undone = within(UNDO, "undoing what a handler did", undo).await;
-            // A connection in the middle of the statement that was given up says nothing of the database. If that is
+            // A connection in the middle of a statement that was given up says nothing of the database. If that is
             // gone, the next transaction cannot be opened.
-            undone.map_err(|error| if gave_up { Broken::ByMessage(error) } else { error.into() })?;
+            let is_mute = |error: &Error| gave_up || error.kind() == ErrorKind::Timeout;
+            undone.map_err(|error| if is_mute(&error) { Broken::ByMessage(error) } else { error.into() })?;
         }
         // A handler may have swallowed an error after which the database takes nothing more. PostgreSQL then answers
         // a commit with a rollback, and calls it a success; a savepoint it refuses.
@@ -171,8 +169,26 @@ where
         }
     }
 
-    /// Whether the database answers at all: if not, it was no fault of the message that its handler took too long.
-    async fn ask(&self, message: &Message) -> Result<(), Broken> {
+    /// Whether the database was there when the handler failed: if not, it was no fault of the message.
+    ///
+    /// Its own connection is asked first: lost, it may be the very reason, and the next one would tell nothing of
+    /// that. One that is still busy with what the handler has given up is left alone, and another is asked.
+    async fn ask(
+        &self,
+        message: &Message,
+        returned: oneshot::Receiver<I::Tx>,
+        gave_up: bool,
+    ) -> Result<(), Broken> {
+        if gave_up {
+            drop(returned);
+        } else if let Ok(Ok(mut tx)) = tokio::time::timeout(ASK, returned).await {
+            match within(ASK, "looking whether the connection is there", self.inbox.mark(&mut tx)).await {
+                Err(error) if error.kind() == ErrorKind::Timeout => {}
+                Err(error) if error.is_temporary() => return Err(Broken::outage(&error)),
+                // An answer, also where a transaction that has failed takes no savepoint.
+                _ => return Ok(()),
+            }
+        }
         let ids = [&message.id];
         let known = self.inbox.known(&self.consumer, &ids);
         match within(ASK, "asking what is handled", known).await {
