@@ -157,7 +157,7 @@ where
         // The call itself is in there too: a function may panic before it returns its future.
         let running = async { (self.function)(lent, message.clone()).await };
         let handled = tokio::time::timeout(self.timeout, AssertUnwindSafe(running).catch_unwind()).await;
-        let again = |cause| Ok(Some(Rejection { cause, permanent: false, retry_after: None }));
+        let again = |cause| Ok(Some(Rejection { cause, permanent: false, retry_after: None, defect: false }));
         match handled {
             Ok(Ok(Ok(()))) => Ok(None),
             Ok(Ok(Err(failure))) => failure.judge().map(Some).map_err(Broken::Outage),
@@ -207,7 +207,7 @@ where
                     outcomes.push(Outcome::rejected(Cause::new(code::HANDLER, error.chain())));
                 }
                 Err(Broken::ById(error)) => {
-                    outcomes.push(Outcome::refused(Cause::new(code::UNFIT, error.chain())));
+                    outcomes.push(Outcome::defect(Cause::new(code::UNFIT, error.chain())));
                 }
                 Err(Broken::Outage(cause)) => {
                     // The rest would meet the same.
