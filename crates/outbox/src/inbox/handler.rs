@@ -11,6 +11,7 @@ use async_trait::async_trait;
 use futures_util::FutureExt;
 use tokio::sync::oneshot;
 
+use super::cuts::Cuts;
 use super::{Failed, Failure, Inbox, Lent};
 use crate::error::{Error, ErrorKind, Result};
 use crate::failpoint;
@@ -43,6 +44,7 @@ pub struct Handler<I, F> {
     timeout: Duration,
     /// Whether it was said that notes cannot be written; once is enough.
     told: AtomicBool,
+    cuts: Cuts,
 }
 
 /// Why a transaction failed as a whole.
@@ -79,7 +81,8 @@ where
 {
     /// Handles messages as `consumer`, whose ids are kept apart from those of other consumers.
     pub fn new(inbox: Arc<I>, consumer: impl Into<String>, function: F) -> Self {
-        Self { inbox, consumer: consumer.into(), function, timeout: TIMEOUT, told: AtomicBool::new(false) }
+        let (consumer, told) = (consumer.into(), AtomicBool::new(false));
+        Self { inbox, consumer, function, timeout: TIMEOUT, told, cuts: Cuts::default() }
     }
 
     /// Sets how long the function may take for one message (60 s). One that takes longer is given up: its future is
@@ -172,27 +175,30 @@ where
     /// Whether the database was there when the handler failed: if not, it was no fault of the message.
     ///
     /// Its own connection is asked first: lost, it may be the very reason, and the next one would tell nothing of
-    /// that. One that is still busy with what the handler has given up is left alone, and another is asked.
+    /// that. One that is still busy with what the handler has given up is left alone, and another is asked; so it is
+    /// when a connection broke, because the message may be what breaks them.
     async fn ask(
         &self,
         message: &Message,
         returned: oneshot::Receiver<I::Tx>,
         gave_up: bool,
     ) -> Result<(), Broken> {
+        let mut broke = None;
         if gave_up {
             drop(returned);
         } else if let Ok(Ok(mut tx)) = tokio::time::timeout(ASK, returned).await {
             match within(ASK, "looking whether the connection is there", self.inbox.mark(&mut tx)).await {
                 Err(error) if error.kind() == ErrorKind::Timeout => {}
-                Err(error) if error.is_temporary() => return Err(Broken::outage(&error)),
+                Err(error) if error.is_temporary() => broke = Some(error),
                 // An answer, also where a transaction that has failed takes no savepoint.
                 _ => return Ok(()),
             }
         }
         let ids = [&message.id];
         let known = self.inbox.known(&self.consumer, &ids);
-        match within(ASK, "asking what is handled", known).await {
-            Err(error) if error.is_temporary() => Err(Broken::outage(&error)),
+        match (within(ASK, "asking what is handled", known).await, broke) {
+            (Err(error), _) if error.is_temporary() => Err(Broken::outage(&error)),
+            (_, Some(error)) if !self.cuts.is_by(&message.id) => Err(Broken::outage(&error)),
             _ => Ok(()),
         }
     }

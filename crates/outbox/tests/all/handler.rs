@@ -243,6 +243,13 @@ mod postgres {
             }
         }
         assert_eq!(sink.deliver(&[named("a")]).await, [Outcome::Delivered]);
+        // One that breaks every connection must not stop the others for ever.
+        let message = [named("cut off")];
+        for _ in 0..4 {
+            let outcome = sink.deliver(&message).await;
+            assert!(matches!(outcome[0], Outcome::Unavailable(_)), "{outcome:?}");
+        }
+        assert_eq!(rejected_code(&sink.deliver(&message).await[0]), code::HANDLER);
     }
 
     #[tokio::test]
