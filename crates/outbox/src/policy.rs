@@ -127,7 +127,8 @@ pub struct Policy {
     /// Delays between the probes of a sink that is unavailable.
     pub probe: Backoff,
     /// After so many rejections in a row for one cause the sink is at fault, not the messages. Only first attempts
-    /// count: messages that were rejected before come back together, and say nothing new.
+    /// count: messages that were rejected before come back together, and say nothing new. Defects do not count: of
+    /// those the sink was not asked.
     pub streak: u32,
 }
 
@@ -154,7 +155,8 @@ impl Policy {
             Outcome::Rejected(rejection) => self.spend(rejection, attempts_before, jitter),
             Outcome::Unavailable(_) if self.outage == Outage::Wait => Verdict::Released,
             Outcome::Unavailable(cause) => {
-                let rejection = Rejection { cause: cause.clone(), permanent: false, retry_after: None };
+                let rejection =
+                    Rejection { cause: cause.clone(), permanent: false, retry_after: None, defect: false };
                 self.spend(&rejection, attempts_before, jitter)
             }
         }
@@ -214,7 +216,8 @@ enum State {
 /// Stops a pipe while its sink cannot take anything, and finds out when it can.
 ///
 /// It opens at the first outage, or at a streak of rejections for one cause; probes with one message; and
-/// closes at the first that is delivered (after an outage also at one that is rejected: something answers).
+/// closes at the first that is delivered (after an outage also at one that is rejected: something answers). A message
+/// with a defect, which is judged without the sink, counts neither for nor against it.
 #[derive(Debug)]
 pub struct Breaker {
     state: State,
@@ -276,7 +279,7 @@ impl Breaker {
     pub fn covers(&self, outcome: &Outcome) -> bool {
         match (outcome, &self.state) {
             (Outcome::Rejected(rejection), State::Open { .. }) => {
-                self.by_streak && rejection.cause.code == self.streak_code
+                self.by_streak && !rejection.defect && rejection.cause.code == self.streak_code
             }
             _ => false,
         }
@@ -288,6 +291,11 @@ impl Breaker {
             Outcome::Delivered => {
                 self.streak = 0;
                 self.close()
+            }
+            // The sink was not even asked, so it is neither down nor back; whether it is, the next one finds out.
+            Outcome::Rejected(rejection) if rejection.defect => {
+                self.abandon_probe(now);
+                None
             }
             // What a tenth of the messages meets is their own fault; tried again, that tenth is a streak by itself.
             Outcome::Rejected(_) if spent > 0 && self.is_closed() => None,

@@ -31,7 +31,8 @@ fn a_rejection_spends_an_attempt_and_the_last_one_is_dead() {
 fn the_other_side_says_when_to_try_again_but_not_beyond_a_year() {
     for (asked, expected) in [(5, 5), (u64::MAX, 365 * 24 * 60 * 60)] {
         let retry_after = Some(Duration::from_secs(asked));
-        let rejection = Rejection { cause: cause(code::REFUSED), permanent: false, retry_after };
+        let rejection =
+            Rejection { cause: cause(code::REFUSED), permanent: false, retry_after, defect: false };
         let verdict = Policy::default().judge(&Outcome::Rejected(rejection), 0, 0.0);
         assert!(matches!(verdict, Verdict::Retry { after, .. } if after.as_secs() == expected));
     }
@@ -95,4 +96,24 @@ fn a_streak_of_one_cause_opens_it_and_only_a_delivery_closes_it() {
     assert!(matches!(breaker.observe(&rejected, 0, now, 0.0), Some(Change::Opened { .. })));
     breaker.start_probe();
     assert_eq!(breaker.observe(&Outcome::Delivered, 0, now, 0.0), Some(Change::Closed));
+}
+
+#[test]
+fn what_was_judged_before_the_sink_was_asked_counts_neither_for_nor_against_it() {
+    let mut breaker = Breaker::new(&Policy { streak: 3, ..Policy::default() });
+    let now = Instant::now();
+    let (defect, rejected) = (Outcome::defect(cause(code::UNFIT)), Outcome::rejected(cause(code::UNFIT)));
+    assert!(matches!(Policy::default().judge(&defect, 0, 0.0), Verdict::Dead { attempts: 1, .. }));
+    for _ in 0..50 {
+        assert_eq!(breaker.observe(&defect, 0, now, 0.0), None);
+    }
+    assert_eq!(breaker.observe(&rejected, 0, now, 0.0), None);
+    assert_eq!(breaker.observe(&rejected, 0, now, 0.0), None);
+    assert_eq!(breaker.observe(&defect, 0, now, 0.0), None);
+    let change = breaker.observe(&rejected, 0, now, 0.0);
+    assert!(matches!(change, Some(Change::Opened { .. })), "a streak goes on behind it");
+    assert!(breaker.covers(&rejected) && !breaker.covers(&defect), "it is dead whatever the sink does");
+    breaker.start_probe();
+    assert_eq!(breaker.observe(&defect, 0, now, 0.0), None, "a probe that told nothing");
+    assert_eq!(breaker.probe_at(), Some(now), "the next one is a probe, at once");
 }

@@ -60,12 +60,17 @@ pub enum Outcome {
 impl Outcome {
     /// Rejected, and worth trying again.
     pub fn rejected(cause: Cause) -> Self {
-        Self::Rejected(Rejection { cause, permanent: false, retry_after: None })
+        Self::Rejected(Rejection { cause, permanent: false, retry_after: None, defect: false })
     }
 
     /// Rejected, and trying again cannot help.
     pub fn refused(cause: Cause) -> Self {
-        Self::Rejected(Rejection { cause, permanent: true, retry_after: None })
+        Self::Rejected(Rejection { cause, permanent: true, retry_after: None, defect: false })
+    }
+
+    /// Rejected before the other side was asked anything: nobody can handle it as it is.
+    pub fn defect(cause: Cause) -> Self {
+        Self::Rejected(Rejection { cause, permanent: true, retry_after: None, defect: true })
     }
 }
 
@@ -78,6 +83,9 @@ pub struct Rejection {
     pub permanent: bool,
     /// When the other side asks to be tried again, instead of the policy's delay.
     pub retry_after: Option<Duration>,
+    /// It was judged before the other side was asked anything, so it says nothing about that side: a burst of such
+    /// messages is no outage, however long.
+    pub defect: bool,
 }
 
 /// Why something failed: a stable code for scripts, a sentence for people.

@@ -39,6 +39,7 @@ macro_rules! inbox_suite {
             i6_undo_takes_back_one_message_and_no_other
             i7_pruning_forgets_only_what_is_old_in_steps
             i7_pruning_forgets_notes_too
+            i7_pruning_forgets_only_what_is_the_consumers
             i8_known_tells_what_is_committed_and_changes_nothing
             i9_a_note_changes_nothing_of_what_is_handled
             i9_history_tells_the_life_of_a_message_in_order
@@ -133,11 +134,11 @@ pub async fn i7_pruning_forgets_only_what_is_old_in_steps(fixture: &impl InboxFi
     let ids: Vec<_> = (0..5).map(|_| MessageId::new()).collect();
     record(fixture, "c", &ids.iter().collect::<Vec<_>>()).await;
     let inbox = fixture.inbox();
-    assert_eq!(inbox.prune(Duration::from_secs(3600), 100).await.unwrap(), 0);
+    assert_eq!(inbox.prune("c", Duration::from_secs(3600), 100).await.unwrap(), 0);
     // Some stores keep whole seconds or milliseconds; let the ids become older than nothing.
     tokio::time::sleep(Duration::from_millis(20)).await;
-    assert_eq!(inbox.prune(Duration::ZERO, 3).await.unwrap(), 3);
-    assert_eq!(inbox.prune(Duration::ZERO, 3).await.unwrap(), 2);
+    assert_eq!(inbox.prune("c", Duration::ZERO, 3).await.unwrap(), 3);
+    assert_eq!(inbox.prune("c", Duration::ZERO, 3).await.unwrap(), 2);
     assert_eq!(record(fixture, "c", &ids.iter().collect::<Vec<_>>()).await, [true; 5]);
 }
 
@@ -153,16 +154,32 @@ pub async fn i7_pruning_forgets_notes_too(fixture: &impl InboxFixture) {
     let (a, b, inbox) = (MessageId::new(), MessageId::new(), fixture.inbox());
     record(fixture, "c", &[&a]).await;
     note(fixture, "c", &[&a, &b, &b, &b], 1).await;
-    assert_eq!(inbox.prune(Duration::from_secs(3600), 100).await.unwrap(), 0);
+    assert_eq!(inbox.prune("c", Duration::from_secs(3600), 100).await.unwrap(), 0);
     assert_eq!(inbox.history(&b).await.unwrap().len(), 3);
     tokio::time::sleep(Duration::from_millis(20)).await;
     // Ids go first, and a step is a step.
-    assert_eq!(inbox.prune(Duration::ZERO, 2).await.unwrap(), 2);
+    assert_eq!(inbox.prune("c", Duration::ZERO, 2).await.unwrap(), 2);
     assert_eq!(inbox.known("c", &[&a]).await.unwrap(), [false]);
-    assert_eq!(inbox.prune(Duration::ZERO, 2).await.unwrap(), 2);
-    assert_eq!(inbox.prune(Duration::ZERO, 2).await.unwrap(), 1);
-    assert_eq!(inbox.prune(Duration::ZERO, 2).await.unwrap(), 0);
+    assert_eq!(inbox.prune("c", Duration::ZERO, 2).await.unwrap(), 2);
+    assert_eq!(inbox.prune("c", Duration::ZERO, 2).await.unwrap(), 1);
+    assert_eq!(inbox.prune("c", Duration::ZERO, 2).await.unwrap(), 0);
     assert_eq!(inbox.history(&b).await.unwrap(), []);
+}
+
+pub async fn i7_pruning_forgets_only_what_is_the_consumers(fixture: &impl InboxFixture) {
+    let (a, b, inbox) = (MessageId::new(), MessageId::new(), fixture.inbox());
+    for consumer in ["one", "two"] {
+        record(fixture, consumer, &[&a]).await;
+        note(fixture, consumer, &[&b], 1).await;
+    }
+    tokio::time::sleep(Duration::from_millis(20)).await;
+    assert_eq!(inbox.prune("nobody", Duration::ZERO, 100).await.unwrap(), 0);
+    assert_eq!(inbox.prune("one", Duration::ZERO, 100).await.unwrap(), 2);
+    assert_eq!(inbox.known("one", &[&a]).await.unwrap(), [false]);
+    assert_eq!(inbox.known("two", &[&a]).await.unwrap(), [true], "its window may be longer");
+    let notes = inbox.history(&b).await.unwrap();
+    assert!(matches!(&notes[..], [note] if note.consumer == "two"), "{notes:?}");
+    assert_eq!(inbox.prune("two", Duration::ZERO, 100).await.unwrap(), 2);
 }
 
 pub async fn i8_known_tells_what_is_committed_and_changes_nothing(fixture: &impl InboxFixture) {

@@ -43,7 +43,7 @@ impl Answer {
 
     fn again(&self, cause: Cause, now: Timestamp) -> Outcome {
         let retry_after = self.retry_after.as_deref().and_then(|text| pause(text, now));
-        Outcome::Rejected(Rejection { cause, permanent: false, retry_after })
+        Outcome::Rejected(Rejection { cause, permanent: false, retry_after, defect: false })
     }
 
     /// Where it wanted to lead: the host alone, for the rest may hold secrets.

@@ -125,7 +125,7 @@ fn encode(text: &str) -> String {
 }
 
 fn unfit(why: String) -> Outcome {
-    Outcome::refused(Cause::new(code::UNFIT, why))
+    Outcome::defect(Cause::new(code::UNFIT, why))
 }
 
 #[cfg(test)]

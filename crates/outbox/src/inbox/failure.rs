@@ -19,6 +19,7 @@ pub struct Failure {
 enum Fate {
     Again(Option<Duration>),
     Dead,
+    Defect,
     Outage,
 }
 
@@ -36,6 +37,12 @@ impl Failure {
     /// Trying again cannot help: set it aside.
     pub fn dead(reason: impl fmt::Display) -> Self {
         Self::new(reason, Fate::Dead)
+    }
+
+    /// The message was judged before anything was asked: trying again cannot help, and it says nothing about whoever
+    /// would have been asked.
+    pub(crate) fn defect(reason: impl fmt::Display) -> Self {
+        Self::new(reason, Fate::Defect)
     }
 
     /// It is not the message's fault, and others would meet the same: nothing is charged, and the pipe waits until
@@ -58,11 +65,13 @@ impl Failure {
     /// The message is rejected; or, of an outage, why nothing is known of it.
     pub(super) fn judge(self) -> Result<Rejection, Cause> {
         let cause = Cause::new(self.code, self.reason);
-        match self.fate {
-            Fate::Again(retry_after) => Ok(Rejection { cause, permanent: false, retry_after }),
-            Fate::Dead => Ok(Rejection { cause, permanent: true, retry_after: None }),
-            Fate::Outage => Err(cause),
-        }
+        let (permanent, defect) = (!matches!(self.fate, Fate::Again(_)), matches!(self.fate, Fate::Defect));
+        let retry_after = match self.fate {
+            Fate::Again(retry_after) => retry_after,
+            Fate::Dead | Fate::Defect => None,
+            Fate::Outage => return Err(cause),
+        };
+        Ok(Rejection { cause, permanent, retry_after, defect })
     }
 }
 

@@ -11,6 +11,7 @@ use async_trait::async_trait;
 use futures_util::FutureExt;
 use tokio::sync::oneshot;
 
+use super::cuts::Cuts;
 use super::{Failed, Failure, Inbox, Lent};
 use crate::error::{Error, ErrorKind, Result};
 use crate::failpoint;
@@ -24,7 +25,7 @@ const TIMEOUT: Duration = Duration::from_secs(60);
 /// that was left in the middle of a statement first has to get to its end.
 const UNDO: Duration = Duration::from_secs(10);
 
-/// How long the database may take to show that it is there, after a handler was given up.
+/// How long the database may take to show that it is there, after a handler has failed.
 const ASK: Duration = Duration::from_secs(5);
 
 /// How long the note of a failure may take; it is not worth more.
@@ -43,6 +44,7 @@ pub struct Handler<I, F> {
     timeout: Duration,
     /// Whether it was said that notes cannot be written; once is enough.
     told: AtomicBool,
+    cuts: Cuts,
 }
 
 /// Why a transaction failed as a whole.
@@ -79,7 +81,8 @@ where
 {
     /// Handles messages as `consumer`, whose ids are kept apart from those of other consumers.
     pub fn new(inbox: Arc<I>, consumer: impl Into<String>, function: F) -> Self {
-        Self { inbox, consumer: consumer.into(), function, timeout: TIMEOUT, told: AtomicBool::new(false) }
+        let (consumer, told) = (consumer.into(), AtomicBool::new(false));
+        Self { inbox, consumer, function, timeout: TIMEOUT, told, cuts: Cuts::default() }
     }
 
     /// Sets how long the function may take for one message (60 s). One that takes longer is given up: its future is
@@ -120,18 +123,16 @@ where
             outcomes.push(Outcome::Rejected(rejection));
             if messages.len() == 1 {
                 // Nothing else is in the transaction. Dropped it rolls back, also where an undo would hang.
-                drop(returned);
-                if gave_up {
-                    self.ask(message).await?;
-                }
+                self.ask(message, returned, gave_up).await?;
                 return Ok(outcomes);
             }
             tx = back(UNDO, returned).await?;
             let undo = self.inbox.undo(&mut tx, &self.consumer, &message.id);
             let undone = within(UNDO, "undoing what a handler did", undo).await;
-            // A connection in the middle of the statement that was given up says nothing of the database. If that is
+            // A connection in the middle of a statement that was given up says nothing of the database. If that is
             // gone, the next transaction cannot be opened.
-            undone.map_err(|error| if gave_up { Broken::ByMessage(error) } else { error.into() })?;
+            let is_mute = |error: &Error| gave_up || error.kind() == ErrorKind::Timeout;
+            undone.map_err(|error| if is_mute(&error) { Broken::ByMessage(error) } else { error.into() })?;
         }
         // A handler may have swallowed an error after which the database takes nothing more. PostgreSQL then answers
         // a commit with a rollback, and calls it a success; a savepoint it refuses.
@@ -159,7 +160,7 @@ where
         // The call itself is in there too: a function may panic before it returns its future.
         let running = async { (self.function)(lent, message.clone()).await };
         let handled = tokio::time::timeout(self.timeout, AssertUnwindSafe(running).catch_unwind()).await;
-        let again = |cause| Ok(Some(Rejection { cause, permanent: false, retry_after: None }));
+        let again = |cause| Ok(Some(Rejection { cause, permanent: false, retry_after: None, defect: false }));
         match handled {
             Ok(Ok(Ok(()))) => Ok(None),
             Ok(Ok(Err(failure))) => failure.judge().map(Some).map_err(Broken::Outage),
@@ -171,12 +172,33 @@ where
         }
     }
 
-    /// Whether the database answers at all: if not, it was no fault of the message that its handler took too long.
-    async fn ask(&self, message: &Message) -> Result<(), Broken> {
+    /// Whether the database was there when the handler failed: if not, it was no fault of the message.
+    ///
+    /// Its own connection is asked first: lost, it may be the very reason, and the next one would tell nothing of
+    /// that. One that is still busy with what the handler has given up is left alone, and another is asked; so it is
+    /// when a connection broke, because the message may be what breaks them.
+    async fn ask(
+        &self,
+        message: &Message,
+        returned: oneshot::Receiver<I::Tx>,
+        gave_up: bool,
+    ) -> Result<(), Broken> {
+        let mut broke = None;
+        if gave_up {
+            drop(returned);
+        } else if let Ok(Ok(mut tx)) = tokio::time::timeout(ASK, returned).await {
+            match within(ASK, "looking whether the connection is there", self.inbox.mark(&mut tx)).await {
+                Err(error) if error.kind() == ErrorKind::Timeout => {}
+                Err(error) if error.is_temporary() => broke = Some(error),
+                // An answer, also where a transaction that has failed takes no savepoint.
+                _ => return Ok(()),
+            }
+        }
         let ids = [&message.id];
         let known = self.inbox.known(&self.consumer, &ids);
-        match within(ASK, "asking what is handled", known).await {
-            Err(error) if error.is_temporary() => Err(Broken::outage(&error)),
+        match (within(ASK, "asking what is handled", known).await, broke) {
+            (Err(error), _) if error.is_temporary() => Err(Broken::outage(&error)),
+            (_, Some(error)) if !self.cuts.is_by(&message.id) => Err(Broken::outage(&error)),
             _ => Ok(()),
         }
     }
@@ -191,7 +213,7 @@ where
                     outcomes.push(Outcome::rejected(Cause::new(code::HANDLER, error.chain())));
                 }
                 Err(Broken::ById(error)) => {
-                    outcomes.push(Outcome::refused(Cause::new(code::UNFIT, error.chain())));
+                    outcomes.push(Outcome::defect(Cause::new(code::UNFIT, error.chain())));
                 }
                 Err(Broken::Outage(cause)) => {
                     // The rest would meet the same.

@@ -60,8 +60,8 @@ impl Inbox for Frail {
     async fn history(&self, id: &MessageId) -> Result<Vec<Handled>> {
         self.inbox.history(id).await
     }
-    async fn prune(&self, window: Duration, step: u32) -> Result<u64> {
-        self.inbox.prune(window, step).await
+    async fn prune(&self, consumer: &str, window: Duration, step: u32) -> Result<u64> {
+        self.inbox.prune(consumer, window, step).await
     }
 }
 

@@ -1,5 +1,6 @@
 //! Handled once: the contract of an [`Inbox`], and the sink that runs a function under it.
 
+mod cuts;
 mod failure;
 mod handler;
 mod lent;
@@ -34,7 +35,9 @@ use crate::sink::Cause;
 /// - **I4** Consumers do not see each other's ids.
 /// - **I5** Of two transactions that record one id at the same time, at most one commits it as new.
 /// - **I6** `undo` takes back what was done and recorded for that id since `mark`, and nothing else.
-/// - **I7** Pruning forgets only what is older than the window, ids and notes, in bounded steps.
+/// - **I7** Pruning forgets only what is older than the window, ids and notes, in bounded steps; and only what is the
+///   consumer's, because another may still get its messages again. Where a table does not say whose an id is, it is
+///   one consumer's.
 /// - **I8** `known` tells what is committed, and changes nothing.
 /// - **I9** A note changes nothing of what is handled; with `history` it tells the life of a message. One that cannot be
 ///   written harms nobody: whoever notes goes on.
@@ -71,8 +74,8 @@ pub trait Inbox: Send + Sync + 'static {
     /// What became of a message with all consumers, in order of time.
     async fn history(&self, id: &MessageId) -> Result<Vec<Handled>>;
 
-    /// Forgets one step (at most `step`) of ids and notes older than `window`; tells how many.
-    async fn prune(&self, window: Duration, step: u32) -> Result<u64>;
+    /// Forgets one step (at most `step`) of the consumer's ids and notes that are older than `window`; tells how many.
+    async fn prune(&self, consumer: &str, window: Duration, step: u32) -> Result<u64>;
 }
 
 /// A failed attempt, to be noted.

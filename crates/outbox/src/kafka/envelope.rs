@@ -29,7 +29,7 @@ impl Envelope {
         if message.payload.len() > config.max_message {
             let (size, limit) = (message.payload.len(), config.max_message);
             let detail = format!("the payload is {size} bytes, the limit is {limit}");
-            return Err(Outcome::refused(Cause::new(code::TOO_LARGE, detail)));
+            return Err(Outcome::defect(Cause::new(code::TOO_LARGE, detail)));
         }
         let topic = config.topic.render(message).map_err(|error| unfit(error.chain()))?;
         if let Err(rule) = check_topic_name(&topic) {
@@ -78,7 +78,7 @@ fn headers(message: &Message, config: &TopicConfig) -> Result<OwnedHeaders, Outc
 }
 
 fn unfit(why: String) -> Outcome {
-    Outcome::refused(Cause::new(code::UNFIT, why))
+    Outcome::defect(Cause::new(code::UNFIT, why))
 }
 
 #[cfg(test)]

@@ -76,7 +76,7 @@ fn outcome(fate: Fate) -> Outcome {
         Err(failed) if failed.fault.whose == Whose::Sink => Outcome::Unavailable(failed.cause),
         Err(failed) => {
             let (cause, permanent) = (failed.cause, failed.fault.permanent);
-            Outcome::Rejected(Rejection { cause, permanent, retry_after: None })
+            Outcome::Rejected(Rejection { cause, permanent, retry_after: None, defect: false })
         }
     }
 }

@@ -1,5 +1,6 @@
 //! [`Group`], the source: claims what was read ahead, moves what is not done, and commits what is.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -111,6 +112,17 @@ impl Group {
         let topics = Topics::new(&self.admin, &self.publisher, &self.config, &self.catalog, &self.place)?;
         *self.counts() = topics.establish().await?;
         Ok(())
+    }
+
+    /// How long each topic that is read keeps its records; none keeps them without end. A group whose offsets have
+    /// expired reads all of that again.
+    pub async fn retentions(&self) -> Result<BTreeMap<String, Option<Duration>>> {
+        let topics = Topics::new(&self.admin, &self.publisher, &self.config, &self.catalog, &self.place)?;
+        let mut retentions = BTreeMap::new();
+        for work in &self.catalog.works {
+            retentions.insert(work.name.clone(), topics.retention(&work.name).await?);
+        }
+        Ok(retentions)
     }
 
     pub(super) fn counts(&self) -> MutexGuard<'_, Counts> {

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
 use rdkafka::admin::{
-    AdminClient, AdminOptions, NewPartitions, NewTopic, ResourceSpecifier, TopicReplication,
+    AdminClient, AdminOptions, ConfigResource, NewPartitions, NewTopic, ResourceSpecifier, TopicReplication,
 };
 use rdkafka::config::ClientConfig;
 use rdkafka::error::RDKafkaErrorCode;
@@ -177,9 +177,27 @@ impl<'g> Topics<'g> {
 
     /// The largest record that a topic takes, if it may be asked for: what fitted there has to fit elsewhere.
     async fn largest(&self, topic: &str) -> Option<usize> {
-        let asked = self.admin.describe_configs(&[ResourceSpecifier::Topic(topic)], &self.options()).await;
-        let found = asked.ok()?.pop()?.ok()?;
+        let found = self.settings_of(topic).await.ok()?;
         found.get("max.message.bytes")?.value.as_ref()?.parse().ok()
+    }
+
+    /// How long a topic keeps its records; none keeps them without end.
+    pub(super) async fn retention(&self, topic: &str) -> Result<Option<Duration>> {
+        let found = self.settings_of(topic).await.map_err(|error| {
+            let what = format!("the settings of topic '{topic}' at {}: {}", self.place, words(error));
+            into_error(&Cause::new(fault(error).code, what))
+        })?;
+        let value = |name: &str| found.get(name).and_then(|entry| entry.value.as_deref());
+        kept(value("cleanup.policy"), value("retention.ms")).ok_or_else(|| {
+            let what = format!("topic '{topic}' at {}: it does not tell its retention", self.place);
+            Error::new(ErrorKind::Unexpected, what)
+        })
+    }
+
+    async fn settings_of(&self, topic: &str) -> Result<ConfigResource, RDKafkaErrorCode> {
+        let asked = self.admin.describe_configs(&[ResourceSpecifier::Topic(topic)], &self.options()).await;
+        let mut answers = asked.map_err(|error| code_of(&error))?;
+        answers.pop().unwrap_or(Err(RDKafkaErrorCode::UnknownTopicOrPartition))
     }
 
     /// A topic that was made is not known to every broker at once.
@@ -215,5 +233,35 @@ impl<'g> Topics<'g> {
             _ => words(error),
         };
         into_error(&Cause::new(fault(error).code, format!("topic '{name}' at {}: {said}", self.place)))
+    }
+}
+
+/// How long records are kept, by the settings of their topic; within, none is without end. None if they do not say.
+fn kept(policy: Option<&str>, retention_ms: Option<&str>) -> Option<Option<Duration>> {
+    // One that is only compacted keeps the last record of each key.
+    if !policy?.split(',').any(|policy| policy.trim() == "delete") {
+        return Some(None);
+    }
+    let milliseconds: i64 = retention_ms?.parse().ok()?;
+    Some(u64::try_from(milliseconds).ok().map(Duration::from_millis))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_deleted_for_its_age_is_kept_without_end() {
+        let day = Duration::from_secs(24 * 60 * 60);
+        for (policy, retention, expected) in [
+            (Some("delete"), Some("86400000"), Some(Some(day))),
+            (Some("compact,delete"), Some("86400000"), Some(Some(day))),
+            (Some("delete"), Some("-1"), Some(None)),
+            (Some("compact"), Some("86400000"), Some(None)),
+            (Some("delete"), None, None),
+            (None, Some("86400000"), None),
+        ] {
+            assert_eq!(kept(policy, retention), expected, "{policy:?} {retention:?}");
+        }
     }
 }

@@ -124,7 +124,7 @@ impl Sink for Lines {
                     text.push('\n');
                     None
                 }
-                Err(error) => Some(Outcome::refused(Cause::new(code::UNFIT, error.chain()))),
+                Err(error) => Some(Outcome::defect(Cause::new(code::UNFIT, error.chain()))),
             })
             .collect();
         let written = if text.is_empty() { Outcome::Delivered } else { self.write(text).await };

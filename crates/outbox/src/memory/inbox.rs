@@ -142,12 +142,12 @@ impl crate::Inbox for Inbox {
         Ok(Handled::in_order(all))
     }
 
-    async fn prune(&self, window: Duration, step: u32) -> Result<u64> {
+    async fn prune(&self, consumer: &str, window: Duration, step: u32) -> Result<u64> {
         let mut store = self.store.lock().await;
         let old: Vec<_> = store
             .handled
             .iter()
-            .filter(|(_, (at, _))| at.elapsed() > window)
+            .filter(|((whose, _), (at, _))| whose == consumer && at.elapsed() > window)
             .map(|(id, _)| id.clone())
             .take(step as usize)
             .collect();
@@ -158,7 +158,7 @@ impl crate::Inbox for Inbox {
         let ids_and_notes = notes.len() + old.len();
         let mut left = step as usize - old.len();
         notes.retain(|note| {
-            let goes = left > 0 && note.noted.elapsed() > window;
+            let goes = left > 0 && note.what.consumer == consumer && note.noted.elapsed() > window;
             left -= usize::from(goes);
             !goes
         });

@@ -22,8 +22,7 @@ impl Reading {
     /// What the message says, or why it says nothing that can be used. What it says is not told: it is payload.
     pub(super) fn new(meter: &Meter, view: &View<'_>) -> Result<Self, Outcome> {
         let name = &meter.name;
-        let unfit =
-            |why: String| Outcome::refused(Cause::new(code::UNFIT, format!("metric '{name}', {why}")));
+        let unfit = |why: String| Outcome::defect(Cause::new(code::UNFIT, format!("metric '{name}', {why}")));
         let value = match &meter.value {
             None => 1.0,
             Some(template) => {

@@ -13,6 +13,11 @@ pub fn migrations() -> &'static [Migration] {
         Migration { version: 1, name: "inbox", sql: include_str!("../../migrations/mysql/001_inbox.sql") },
         Migration { version: 2, name: "errors", sql: include_str!("../../migrations/mysql/002_errors.sql") },
         Migration { version: 3, name: "audit", sql: include_str!("../../migrations/mysql/003_audit.sql") },
+        Migration {
+            version: 4,
+            name: "by_consumer",
+            sql: include_str!("../../migrations/mysql/004_by_consumer.sql"),
+        },
     ]
 }
 

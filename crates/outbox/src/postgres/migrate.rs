@@ -23,6 +23,11 @@ pub fn migrations() -> &'static [Migration] {
             sql: include_str!("../../migrations/postgres/003_errors.sql"),
         },
         Migration { version: 4, name: "audit", sql: include_str!("../../migrations/postgres/004_audit.sql") },
+        Migration {
+            version: 5,
+            name: "by_consumer",
+            sql: include_str!("../../migrations/postgres/005_by_consumer.sql"),
+        },
     ]
 }
 

@@ -52,7 +52,7 @@ impl<'a> Batch<'a> {
                 && envelope.weight > frame_max
             {
                 let detail = format!("the headers take {} bytes, a frame {frame_max}", envelope.weight);
-                entry.state = State::Outcome(Outcome::refused(Cause::new(code::TOO_LARGE, detail)));
+                entry.state = State::Outcome(Outcome::defect(Cause::new(code::TOO_LARGE, detail)));
             }
         }
     }

@@ -32,7 +32,7 @@ impl Envelope {
         if message.payload.len() > config.max_message {
             let (size, limit) = (message.payload.len(), config.max_message);
             let detail = format!("the payload is {size} bytes, the limit is {limit}");
-            return Err(Outcome::refused(Cause::new(code::TOO_LARGE, detail)));
+            return Err(Outcome::defect(Cause::new(code::TOO_LARGE, detail)));
         }
         let key = config.routing_key.render(message).map_err(|error| unfit(error.chain()))?;
         let routing_key = short("routing key", &key)?;
@@ -90,7 +90,7 @@ fn short(what: &str, text: &str) -> Result<ShortString, Outcome> {
 }
 
 fn unfit(why: String) -> Outcome {
-    Outcome::refused(Cause::new(code::UNFIT, why))
+    Outcome::defect(Cause::new(code::UNFIT, why))
 }
 
 #[cfg(test)]

@@ -117,7 +117,8 @@ impl Exchange {
             match self.attempt(session, batch, &[at], deadline).await {
                 Ok(()) => {}
                 Err(Fault::Message { cause, permanent }) => {
-                    batch.decide(at, Outcome::Rejected(Rejection { cause, permanent, retry_after: None }));
+                    let rejection = Rejection { cause, permanent, retry_after: None, defect: false };
+                    batch.decide(at, Outcome::Rejected(rejection));
                 }
                 Err(fault) => return Err(fault),
             }

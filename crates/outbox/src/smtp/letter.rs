@@ -127,7 +127,7 @@ fn rendered<T>(name: &str, text: crate::Result<T>) -> Result<T, Outcome> {
 }
 
 fn unfit(why: String) -> Outcome {
-    Outcome::refused(Cause::new(code::UNFIT, why))
+    Outcome::defect(Cause::new(code::UNFIT, why))
 }
 
 #[cfg(test)]

@@ -73,8 +73,15 @@ impl Value {
         }
     }
 
-    /// The message cannot be handled, because of this value.
+    /// The message cannot be handled, because of this value: it is not even sent.
     pub(crate) fn unfit(&self, why: impl fmt::Display) -> Failure {
+        Failure::defect(format_args!("{self}: {why}")).code(code::UNFIT)
+    }
+
+    /// The message cannot be handled, because the database does not take this value. If it takes none any more, that
+    /// is no fault of the messages.
+    #[cfg(feature = "postgres")]
+    pub(crate) fn unread(&self, why: impl fmt::Display) -> Failure {
         Failure::dead(format_args!("{self}: {why}")).code(code::UNFIT)
     }
 }

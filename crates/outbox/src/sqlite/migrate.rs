@@ -13,6 +13,11 @@ const MIGRATIONS: &[Migration] = &[
     Migration { version: 3, name: "attempts", sql: include_str!("../../migrations/sqlite/003_attempts.sql") },
     Migration { version: 4, name: "errors", sql: include_str!("../../migrations/sqlite/004_errors.sql") },
     Migration { version: 5, name: "audit", sql: include_str!("../../migrations/sqlite/005_audit.sql") },
+    Migration {
+        version: 6,
+        name: "by_consumer",
+        sql: include_str!("../../migrations/sqlite/006_by_consumer.sql"),
+    },
 ];
 
 /// What remembers which steps were taken; itself safe to run at any time.

@@ -224,4 +224,69 @@ mod postgres {
     async fn k6_a_statement_that_hangs_is_given_up_and_harms_no_other() {
         assert_rejected_alone(1, "hangs", code::TIMEOUT).await;
     }
+
+    #[tokio::test]
+    async fn k4_a_connection_that_breaks_in_a_handler_charges_nobody_in_a_batch_of_any_size() {
+        let Some(log) = Log::new().await else { return };
+        let sink = log.outbox.inbox().handler("c", |mut tx, message: Message| async move {
+            if &*message.payload == b"cut off" {
+                sqlx::query("select pg_terminate_backend(pg_backend_pid())").execute(&mut *tx).await?;
+            }
+            Ok::<(), Failure>(())
+        });
+        for payloads in [&["cut off"][..], &["a", "cut off", "b"]] {
+            let messages: Vec<_> = payloads.iter().copied().map(named).collect();
+            for (outcome, message) in sink.deliver(&messages).await.iter().zip(&messages) {
+                assert!(matches!(outcome, Outcome::Unavailable(_)), "{outcome:?}");
+                let history = log.outbox.inbox().history(&message.id).await.unwrap();
+                assert!(history.is_empty(), "no attempt was spent: {history:?}");
+            }
+        }
+        assert_eq!(sink.deliver(&[named("a")]).await, [Outcome::Delivered]);
+        // One that breaks every connection must not stop the others for ever.
+        let message = [named("cut off")];
+        for _ in 0..4 {
+            let outcome = sink.deliver(&message).await;
+            assert!(matches!(outcome[0], Outcome::Unavailable(_)), "{outcome:?}");
+        }
+        assert_eq!(rejected_code(&sink.deliver(&message).await[0]), code::HANDLER);
+    }
+
+    #[tokio::test]
+    async fn d4_a_message_whose_connection_broke_comes_again_with_no_attempt_spent() {
+        use outbox::policy::{Backoff, Policy};
+        let Some(log) = Log::new().await else { return };
+        let mut tx = log.outbox.pool().begin().await.unwrap();
+        log.outbox.enqueue(&mut tx, named("once")).await.unwrap();
+        tx.commit().await.unwrap();
+        let seen = Arc::new(Mutex::new(Vec::new()));
+        let attempts = seen.clone();
+        let handler = log.outbox.inbox().handler("c", move |mut tx, message: Message| {
+            let count = {
+                let mut attempts = attempts.lock().unwrap();
+                attempts.push(message.attempts);
+                attempts.len()
+            };
+            async move {
+                if count == 1 {
+                    sqlx::query("select pg_terminate_backend(pg_backend_pid())").execute(&mut *tx).await?;
+                }
+                Ok::<(), Failure>(())
+            }
+        });
+        let probe = Backoff { first: Duration::from_millis(50), most: Duration::from_millis(50) };
+        let pipe = outbox::Pipe::new(log.outbox.cursor("c"), handler).batch(1);
+        let pipe = pipe.policy(Policy { probe, ..Policy::default() }).idle(Duration::from_millis(50));
+        let (stats, stop) = (pipe.stats(), tokio_util::sync::CancellationToken::new());
+        let running = tokio::spawn(pipe.run(stop.clone()));
+        let handled = async {
+            while stats.delivered() == 0 {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(60), handled).await.expect("it comes again");
+        stop.cancel();
+        running.await.unwrap().unwrap();
+        assert_eq!(*seen.lock().unwrap(), [0, 0]);
+    }
 }

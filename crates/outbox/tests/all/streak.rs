@@ -38,3 +38,25 @@ async fn messages_that_are_rejected_again_do_not_stop_the_others() {
     stop.cancel();
     pipe.await.unwrap().unwrap();
 }
+
+/// A burst of messages that are judged without the sink is no outage: the good ones behind them do not wait for probes.
+#[tokio::test(start_paused = true)]
+async fn d5_a_burst_of_messages_with_a_defect_does_not_keep_the_good_ones_waiting() {
+    let (outbox, sink, stop) = (Outbox::new(), Recorder::new(), CancellationToken::new());
+    sink.judge_by(|message| match message.kind.as_str() {
+        "bad" => Outcome::defect(Cause::new(code::UNFIT, "no JSON")),
+        _ => Outcome::Delivered,
+    });
+    let kind = |n: usize| if n < 500 { "bad" } else { "good" };
+    outbox.enqueue_all((0..600).map(|n| Message::new(kind(n), "")).collect()).unwrap();
+    // In small claims, one at a time: the good ones are not out already when the streak is full.
+    let pipe = Pipe::new(outbox.cursor("c"), sink.clone()).batch(10).depth(1).jitter(|| 0.5);
+    let (stats, began) = (pipe.stats(), Instant::now());
+    let pipe = tokio::spawn(pipe.run(stop.clone()));
+    sink.wait_for(100).await;
+    assert!(began.elapsed() < Duration::from_secs(1), "after {:?}", began.elapsed());
+    assert_eq!(stats.open_cause(), None);
+    stop.cancel();
+    pipe.await.unwrap().unwrap();
+    assert_eq!(stats.dead(), 500);
+}

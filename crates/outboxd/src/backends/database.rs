@@ -186,12 +186,12 @@ impl Inbox {
         }
     }
 
-    /// Forgets one step of ids that are older than the window; tells how many.
-    pub async fn prune(&self, window: Duration, step: u32) -> Result<u64> {
+    /// Forgets one step of a consumer's ids that are older than the window; tells how many.
+    pub async fn prune(&self, consumer: &str, window: Duration, step: u32) -> Result<u64> {
         match self {
-            Self::Postgres(inbox) => inbox.prune(window, step).await,
-            Self::Sqlite(inbox) => inbox.prune(window, step).await,
-            Self::MySql(inbox) => inbox.prune(window, step).await,
+            Self::Postgres(inbox) => inbox.prune(consumer, window, step).await,
+            Self::Sqlite(inbox) => inbox.prune(consumer, window, step).await,
+            Self::MySql(inbox) => inbox.prune(consumer, window, step).await,
         }
     }
 }

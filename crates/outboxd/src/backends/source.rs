@@ -1,5 +1,6 @@
 //! What is read: outboxes in databases, queues and topics on brokers.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -70,6 +71,15 @@ impl Opened {
             Self::Queue(queue) => queue.check().await,
             #[cfg(feature = "kafka")]
             Self::Topic(group) => group.check().await,
+        }
+    }
+
+    /// How long each topic that is read keeps its records, none without end; nothing of other sources.
+    pub async fn retentions(&self) -> Result<BTreeMap<String, Option<Duration>>> {
+        match self {
+            Self::Log(_) | Self::Queue(_) => Ok(BTreeMap::new()),
+            #[cfg(feature = "kafka")]
+            Self::Topic(group) => group.retentions().await,
         }
     }
 

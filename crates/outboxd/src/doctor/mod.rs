@@ -9,6 +9,7 @@ mod handler;
 mod kafka;
 mod sink;
 mod source;
+mod window;
 
 use std::future::Future;
 use std::time::Duration;

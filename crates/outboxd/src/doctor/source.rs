@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 
 use outbox::admin::{Filter, Stand};
 use outbox::table::Reading;
-use outbox::{Finding, Result, postgres};
+use outbox::{Finding, Level, Result, postgres};
 
-use super::broker;
+use super::{broker, window};
 use crate::backends::{self, Log};
 use crate::connection::Kind;
 use crate::plan::{Layout, Plan, SourcePlan};
@@ -22,7 +22,14 @@ pub async fn examine(plan: &Plan, source: &SourcePlan) -> Vec<Finding> {
         (Kind::Postgres, Layout::Table(options)) => {
             postgres::Table::examine(url, &options.mapping, &reading(plan, source)).await
         }
-        (_, Layout::Queue(_) | Layout::Topic(_)) => broker::examine(source).await,
+        (_, Layout::Queue(_) | Layout::Topic(_)) => {
+            let mut findings = broker::examine(source).await;
+            // Who does not let us in, or has no such topic, tells nothing of it either.
+            if findings.iter().all(|finding| finding.level != Level::Failure) {
+                findings.extend(window::examine(plan, source).await);
+            }
+            findings
+        }
         (Kind::Sqlite, _) => sqlite(source).await,
         (_, Layout::Table(_)) => table(source).await,
         (kind, _) => vec![Finding::failure("connection", format!("{} cannot be a source", kind.as_str()))],

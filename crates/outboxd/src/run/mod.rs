@@ -74,8 +74,8 @@ pub async fn run(plan: &Plan, args: &RunArgs) -> anyhow::Result<Exit> {
     let upkeep = stop.child_token();
     let _stop_upkeep = upkeep.clone().drop_guard();
     if !args.once {
-        for (inbox, window) in upkeep::windows(plan) {
-            tokio::spawn(upkeep::prune(databases.clone(), inbox, window, upkeep.clone()));
+        for pruned in upkeep::pruned(plan) {
+            tokio::spawn(upkeep::prune(databases.clone(), pruned, upkeep.clone()));
         }
     }
     tracing::info!(owner, pipes = chosen.len(), "outboxd is up");

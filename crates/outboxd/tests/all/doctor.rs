@@ -388,3 +388,32 @@ async fn a_topic_that_is_missing_is_told_with_the_way_to_make_it() {
     let (code, found) = findings(&program, &["--sink", "events"]);
     assert_eq!((code, found.len()), (5, 1), "{found:#?}");
 }
+
+#[cfg(feature = "kafka")]
+#[tokio::test(flavor = "multi_thread")]
+async fn d3_an_inbox_that_forgets_before_the_topic_does_is_told_with_the_window_to_set() {
+    let Some(kafka) = testbed::kafka().await else { return };
+    if kafka.is_mock() {
+        return testbed::skip("this needs an Apache Kafka");
+    }
+    let topic = testbed::Kafka::topic_name();
+    let fortnight = (14 * 24 * 3_600_000_u64).to_string();
+    kafka.create_topic(&topic, 1, &[("retention.ms", &fortnight)]).await.unwrap();
+    let config = |window: &str| {
+        format!(
+            "[connections]\nshop = \"sqlite:shop.db\"\nkafka = \"{}\"\n\
+             [sources.orders]\non = \"kafka\"\ntopics = [\"{topic}\"]\ngroup = \"g\"\n\
+             [sinks.hook]\nhttp = \"http://127.0.0.1:1/\"\ninbox = \"shop\"\n{window}\n\
+             [pipes.notify]\nfrom = \"orders\"\nto = \"hook\"\n",
+            kafka.url()
+        )
+    };
+    let program = Program::migrated(&config(""));
+    let (_, found) = findings(&program, &["--source", "orders"]);
+    let window = the(&found, "inbox window");
+    assert_eq!(window["level"], "warning", "{found:#?}");
+    assert_eq!(window["fix"], "[sinks.hook] inbox_window = \"14d\"", "{found:#?}");
+    program.write("outboxd.toml", &config("inbox_window = \"14d\""));
+    let (_, found) = findings(&program, &["--source", "orders"]);
+    assert_eq!(the(&found, "inbox window")["level"], "ok", "{found:#?}");
+}

@@ -155,9 +155,20 @@ impl Inbox {
         Ok(new)
     }
 
-    async fn pruned(&self, text: String, window: Duration, step: u32) -> sqlx::Result<u64> {
+    /// One step of a statement that takes a consumer if it asks for one, a window and a limit; tells how many rows went.
+    async fn pruned(
+        &self,
+        text: String,
+        consumer: Option<&str>,
+        window: Duration,
+        step: u32,
+    ) -> sqlx::Result<u64> {
         let window = i64::try_from(window.as_micros()).unwrap_or(i64::MAX);
-        let query = sqlx::query(AssertSqlSafe(text)).bind(window).bind(step).persistent(false);
+        let mut query = sqlx::query(AssertSqlSafe(text)).persistent(false);
+        if let Some(consumer) = consumer {
+            query = query.bind(consumer);
+        }
+        let query = query.bind(window).bind(step);
         Ok(query.execute(&self.pool).await?.rows_affected())
     }
 
@@ -272,14 +283,15 @@ impl crate::Inbox for Inbox {
         Ok(Handled::in_order(all))
     }
 
-    async fn prune(&self, window: Duration, step: u32) -> Result<u64> {
+    async fn prune(&self, consumer: &str, window: Duration, step: u32) -> Result<u64> {
+        let whose = self.shape.has_consumer().then_some(consumer);
         let ids = match self.shape.prune() {
-            Some(text) => self.pruned(text, window, step).await,
+            Some(text) => self.pruned(text, whose, window, step).await,
             None => Ok(0),
         };
         let ids = ids.map_err(self.failed("pruning the inbox"))?;
         let left = step.saturating_sub(u32::try_from(ids).unwrap_or(u32::MAX));
-        let notes = self.pruned(notes::PRUNE.to_owned(), window, left).await;
+        let notes = self.pruned(notes::PRUNE.to_owned(), Some(consumer), window, left).await;
         Ok(ids + self.or_without_notes(notes, "pruning the notes of failed attempts", 0)?)
     }
 }

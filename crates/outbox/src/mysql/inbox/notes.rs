@@ -14,7 +14,7 @@ const OF: &str = "
     from outbox_attempts where message_id = ? order by seq";
 
 pub(super) const PRUNE: &str = "
-    delete from outbox_attempts where failed_at < utc_timestamp(6) - interval ? microsecond
+    delete from outbox_attempts where consumer = ? and failed_at < utc_timestamp(6) - interval ? microsecond
     order by failed_at limit ?";
 
 /// Rows per statement.

@@ -60,6 +60,11 @@ impl Shape {
         self.consumer.is_some()
     }
 
+    /// The consumer is the first value, where there is such a column.
+    fn consumer_and(&self) -> String {
+        self.consumer.as_ref().map_or_else(String::new, |name| format!("{name} = ? and "))
+    }
+
     /// Each row is an id and, where there is a column for it, the consumer.
     pub(super) fn insert(&self, rows: usize) -> String {
         let names = [Some(&self.id), self.consumer.as_ref(), self.at.as_ref()];
@@ -72,22 +77,25 @@ impl Shape {
 
     /// Which of so many ids are there; the consumer, if any, comes first.
     pub(super) fn find(&self, ids: usize) -> String {
-        let consumer = self.consumer.as_ref().map_or_else(String::new, |name| format!("{name} = ? and "));
+        let consumer = self.consumer_and();
         let ids = vec!["?"; ids].join(", ");
         let Self { table, id, .. } = self;
         format!("select cast({id} as char) from {table} where {consumer}{id} in ({ids})")
     }
 
     pub(super) fn forget(&self) -> String {
-        let consumer = self.consumer.as_ref().map_or_else(String::new, |name| format!("{name} = ? and "));
+        let consumer = self.consumer_and();
         format!("delete from {} where {consumer}{} = ?", self.table, self.id)
     }
 
-    /// The values are the window in microseconds and the most rows. None where nothing may be removed.
+    /// The values are the consumer, where there is such a column, the window in microseconds and the most rows. None
+    /// where nothing may be removed.
     pub(super) fn prune(&self) -> Option<String> {
         let (Self { table, .. }, at) = (self, self.at.as_ref().filter(|_| self.prunes)?);
+        let consumer = self.consumer_and();
         Some(format!(
-            "delete from {table} where {at} < utc_timestamp(6) - interval ? microsecond order by {at} limit ?"
+            "delete from {table} where {consumer}{at} < utc_timestamp(6) - interval ? microsecond
+             order by {at} limit ?"
         ))
     }
 

@@ -146,14 +146,15 @@ impl crate::Inbox for Inbox {
         Ok(Handled::in_order(all))
     }
 
-    async fn prune(&self, window: Duration, step: u32) -> Result<u64> {
+    async fn prune(&self, consumer: &str, window: Duration, step: u32) -> Result<u64> {
+        let whose = self.shape.has_consumer().then_some(consumer);
         let ids = match self.shape.prune() {
-            Some(text) => notes::prune(&self.pool, text, window, step).await,
+            Some(text) => notes::prune(&self.pool, text, window, whose, step).await,
             None => Ok(0),
         };
         let ids = ids.map_err(self.failed("pruning the inbox"))?;
         let left = step.saturating_sub(u32::try_from(ids).unwrap_or(u32::MAX));
-        let notes = notes::prune(&self.pool, notes::PRUNE.to_owned(), window, left).await;
+        let notes = notes::prune(&self.pool, notes::PRUNE.to_owned(), window, Some(consumer), left).await;
         let notes =
             notes.map_err(|error| super::error::classify(error, "pruning the notes of failed attempts"));
         Ok(ids + self.or_without_notes(notes, 0)?)

@@ -22,7 +22,8 @@ const OF: &str = "
 pub(super) const PRUNE: &str = "
     delete from outbox.attempts where seq in (
         select seq from outbox.attempts
-        where failed_at < clock_timestamp() - $1::bigint * interval '1 millisecond' order by failed_at limit $2)";
+        where failed_at < (select clock_timestamp() - $1::bigint * interval '1 millisecond') and consumer = $2
+        order by failed_at limit $3)";
 
 pub(super) async fn write(pool: &PgPool, consumer: &str, failures: &[Failed<'_>]) -> Result<()> {
     let failed = |error| classify(error, "noting failed attempts");
@@ -71,12 +72,21 @@ pub(super) async fn of(pool: &PgPool, id: &MessageId) -> Result<Vec<Handled>> {
     Ok(rows.iter().map(note).collect())
 }
 
-/// One step of a statement that takes a window and a limit; tells how many rows went.
-pub(super) async fn prune(pool: &PgPool, text: String, window: Duration, step: u32) -> sqlx::Result<u64> {
+/// One step of a statement that takes a window, a consumer if it asks for one, and a limit; tells how many rows went.
+pub(super) async fn prune(
+    pool: &PgPool,
+    text: String,
+    window: Duration,
+    consumer: Option<&str>,
+    step: u32,
+) -> sqlx::Result<u64> {
     let window = i64::try_from(window.as_millis()).unwrap_or(i64::MAX);
     let mut tx = pool.begin().await?;
-    let query = sqlx::query(AssertSqlSafe(text)).persistent(false).bind(window).bind(i64::from(step));
-    let pruned = query.execute(&mut *tx).await?.rows_affected();
+    let mut query = sqlx::query(AssertSqlSafe(text)).persistent(false).bind(window);
+    if let Some(consumer) = consumer {
+        query = query.bind(consumer);
+    }
+    let pruned = query.bind(i64::from(step)).execute(&mut *tx).await?.rows_affected();
     tx.commit().await?;
     Ok(pruned)
 }

@@ -192,7 +192,7 @@ async fn culprit(
         if let Err(error) = tried
             && let Fault::Value(_) = fault::of(&error, "")
         {
-            return Some(value.unfit(format_args!("it cannot be read as {kind}")));
+            return Some(value.unread(format_args!("it cannot be read as {kind}")));
         }
     }
     None

@@ -78,10 +78,14 @@ impl Inbox {
         if self.shape.has_consumer() { query.bind(consumer) } else { query }
     }
 
-    async fn pruned(&self, text: String, window: Duration, step: u32) -> Result<u64> {
-        let query = sqlx::query(AssertSqlSafe(text));
-        let query = query.bind(i64::try_from(window.as_millis()).unwrap_or(i64::MAX)).bind(step);
-        let pruned = query.execute(&self.pool).await.map_err(error::from(&self.pool))?;
+    /// One step of a statement that takes a window, a consumer if it asks for one, and a limit; tells how many rows went.
+    async fn pruned(&self, text: String, window: Duration, consumer: Option<&str>, step: u32) -> Result<u64> {
+        let window = i64::try_from(window.as_millis()).unwrap_or(i64::MAX);
+        let mut query = sqlx::query(AssertSqlSafe(text)).bind(window);
+        if let Some(consumer) = consumer {
+            query = query.bind(consumer);
+        }
+        let pruned = query.bind(step).execute(&self.pool).await.map_err(error::from(&self.pool))?;
         Ok(pruned.rows_affected())
     }
 
@@ -192,13 +196,14 @@ impl crate::Inbox for Inbox {
         Ok(Handled::in_order(all))
     }
 
-    async fn prune(&self, window: Duration, step: u32) -> Result<u64> {
+    async fn prune(&self, consumer: &str, window: Duration, step: u32) -> Result<u64> {
+        let whose = self.shape.has_consumer().then_some(consumer);
         let ids = match self.shape.prune() {
-            Some(text) => self.pruned(text, window, step).await?,
+            Some(text) => self.pruned(text, window, whose, step).await?,
             None => 0,
         };
         let left = step.saturating_sub(u32::try_from(ids).unwrap_or(u32::MAX));
-        let notes = self.pruned(notes::PRUNE.to_owned(), window, left).await;
+        let notes = self.pruned(notes::PRUNE.to_owned(), window, Some(consumer), left).await;
         Ok(ids + self.or_without_notes(notes, 0)?)
     }
 }

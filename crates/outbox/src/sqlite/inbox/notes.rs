@@ -13,7 +13,8 @@ use crate::sqlite::sql;
 pub(super) const PRUNE: &str = "
     DELETE FROM outbox_attempts WHERE seq IN (
         SELECT seq FROM outbox_attempts
-        WHERE failed_at < CAST(unixepoch('now', 'subsec') * 1000 AS INTEGER) - ? ORDER BY failed_at LIMIT ?)";
+        WHERE failed_at < CAST(unixepoch('now', 'subsec') * 1000 AS INTEGER) - ? AND consumer = ?
+        ORDER BY failed_at LIMIT ?)";
 
 const OF: &str = "
     SELECT consumer, attempt, dead, code, detail, failed_at FROM outbox_attempts WHERE message_id = ? ORDER BY seq";

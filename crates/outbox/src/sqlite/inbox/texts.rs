@@ -83,7 +83,8 @@ impl Shape {
         format!("SELECT EXISTS (SELECT 1 FROM {} WHERE {} = ?{})", self.table, self.id, self.and_consumer())
     }
 
-    /// The values are the window in milliseconds and the most rows. None where nothing may be removed.
+    /// The values are the window in milliseconds, the consumer where there is such a column, and the most rows. None
+    /// where nothing may be removed.
     pub(super) fn prune(&self) -> Option<String> {
         let (Self { table, id, .. }, at) = (self, self.at.as_ref().filter(|_| self.prunes)?);
         let row = self.consumer.as_ref().map_or_else(|| id.clone(), |consumer| format!("{consumer}, {id}"));
@@ -94,7 +95,9 @@ impl Shape {
             format!("julianday({at}) < julianday('now') - ? / 86400000.0")
         };
         Some(format!(
-            "DELETE FROM {table} WHERE ({row}) IN (SELECT {row} FROM {table} WHERE {is_old} ORDER BY {at} LIMIT ?)"
+            "DELETE FROM {table} WHERE ({row}) IN (
+                 SELECT {row} FROM {table} WHERE {is_old}{} ORDER BY {at} LIMIT ?)",
+            self.and_consumer()
         ))
     }
 

@@ -1,5 +1,6 @@
 //! The second half of the path, whole: from a queue of RabbitMQ to a handler in PostgreSQL.
 
+mod burst;
 mod poison;
 mod restarts;
 

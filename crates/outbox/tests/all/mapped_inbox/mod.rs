@@ -56,6 +56,6 @@ async fn assert_processed<I: Inbox>(inbox: I) {
     assert!((-5..60).contains(&age), "{history:?}");
     assert!(inbox.history(&fails.id).await.unwrap().is_empty(), "there is no place for notes");
     // It is somebody else's table.
-    assert_eq!(inbox.prune(Duration::ZERO, 100).await.unwrap(), 0);
+    assert_eq!(inbox.prune("notifications", Duration::ZERO, 100).await.unwrap(), 0);
     assert_eq!(inbox.known("notifications", &ids).await.unwrap(), [true, true, false, false]);
 }

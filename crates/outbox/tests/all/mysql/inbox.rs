@@ -110,6 +110,24 @@ async fn k5_a_transaction_that_was_ended_by_a_handler_is_not_called_delivered() 
     assert_eq!(fresh.count("outbox_inbox").await, 2);
 }
 
+#[tokio::test]
+async fn k4_a_connection_that_breaks_in_a_handler_charges_nobody_in_a_batch_of_any_size() {
+    let Some(fresh) = fixture().await else { return };
+    let sink = fresh.inbox().handler("c", |mut tx, message: Message| async move {
+        if &*message.payload == b"cut off" {
+            sqlx::raw_sql("kill connection_id()").execute(&mut *tx).await?;
+        }
+        Ok::<(), Failure>(())
+    });
+    for payloads in [&["cut off"][..], &["a", "cut off", "b"]] {
+        let messages: Vec<_> = payloads.iter().copied().map(named).collect();
+        let outcomes = sink.deliver(&messages).await;
+        assert!(outcomes.iter().all(|outcome| matches!(outcome, Outcome::Unavailable(_))), "{outcomes:?}");
+    }
+    assert_eq!(fresh.count("outbox_attempts").await, 0);
+    assert_eq!(sink.deliver(&[named("a")]).await, [Outcome::Delivered]);
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn migrating_is_told_once_also_when_two_do_it_and_the_script_does_the_same() {
     let Some(fresh) = Fresh::empty().await else { return };

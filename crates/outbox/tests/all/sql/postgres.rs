@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use outbox::sql::{Kind, Statements};
-use outbox::{Message, Outcome, Sink, code};
+use outbox::{Inbox as _, Message, Outcome, Sink, code};
 use serde_json::json;
 use sqlx::{AssertSqlSafe, Row};
 
@@ -206,4 +206,22 @@ async fn k4_a_statement_that_takes_too_long_is_rejected_alone() {
     assert!(!rejection.permanent && rejection.cause.code == code::REFUSED, "{rejection:?}");
     assert!(rejection.cause.detail.contains("statement timeout"), "{rejection:?}");
     assert_eq!(Shop::text(&log, "select count(*) from orders").await, "2");
+}
+
+#[tokio::test]
+async fn k4_a_connection_that_breaks_in_a_statement_charges_nobody_in_a_batch_of_any_size() {
+    let Some(log) = <Log as Shop>::new().await else { return };
+    let statements = ["select pg_terminate_backend(pg_backend_pid()) where :payload.qty::int > 0"];
+    let sink = super::sink(&log, &statements);
+    for count in [1, 2] {
+        let messages: Vec<_> = (1..=count).map(order).collect();
+        let outcomes = sink.deliver(&messages).await;
+        assert!(outcomes.iter().all(|outcome| matches!(outcome, Outcome::Unavailable(_))), "{outcomes:?}");
+        for message in &messages {
+            assert!(
+                log.outbox.inbox().history(&message.id).await.unwrap().is_empty(),
+                "no attempt was spent"
+            );
+        }
+    }
 }

@@ -156,7 +156,12 @@ async fn a_wait_that_is_longer_than_every_step_goes_round_until_it_is_over() {
     let (sink, seen) = handler(move |name, attempts| {
         let retry_after = Some(if name == "later" { wait } else { Duration::from_millis(100) });
         match attempts {
-            0 => Outcome::Rejected(Rejection { cause: failure(), permanent: false, retry_after }),
+            0 => Outcome::Rejected(Rejection {
+                cause: failure(),
+                permanent: false,
+                retry_after,
+                defect: false,
+            }),
             _ => Outcome::Delivered,
         }
     });

@@ -89,6 +89,7 @@ impl Sink for Later {
             cause: Cause::new("LATER", "not now"),
             permanent: false,
             retry_after: Some(Duration::from_millis(700)),
+            defect: false,
         };
         let outcome = |message: &Message| match message.attempts {
             0 => Outcome::Rejected(again.clone()),
