@@ -39,9 +39,9 @@ impl Failure {
         Self::new(reason, Fate::Dead)
     }
 
-    /// The message was judged before anything was asked: trying again cannot help, and it says nothing about whoever
-    /// would have been asked.
-    pub(crate) fn defect(reason: impl fmt::Display) -> Self {
+    /// The message cannot be handled as it is (no JSON, a field is missing), which was seen before anything was done for
+    /// it. As `dead`; but however many come in a row, that is never taken for an outage.
+    pub fn defect(reason: impl fmt::Display) -> Self {
         Self::new(reason, Fate::Defect)
     }
 
