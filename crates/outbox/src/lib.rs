@@ -72,6 +72,7 @@ pub mod broker;
 pub mod cloudevents;
 #[cfg(feature = "conformance")]
 pub mod conformance;
+mod cuts;
 mod error;
 #[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite"))]
 pub mod errors;

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use jiff::Timestamp;
 
-use super::{ErrorLog, ErrorRecord};
+use super::{ErrorFilter, ErrorLog, ErrorRecord};
+use crate::cuts::Cuts;
 use crate::error::{Error, ErrorKind};
 use crate::message::Message;
 use crate::sink::{Cause, Outcome, Sink, code};
@@ -18,14 +19,25 @@ use crate::sink::{Cause, Outcome, Sink, code};
 /// | it is written, or was before | delivered |
 /// | the table cannot hold the message (an id that is no UUID, where one is needed) | refused, `UNFIT` |
 /// | the database cannot be reached, the table is missing or has changed, a grant | unavailable |
+/// | the connection breaks under it time after time, and not under others | refused, `HANDLER` |
 pub struct ErrorSink {
     log: Arc<dyn ErrorLog>,
+    cuts: Cuts,
 }
 
 impl ErrorSink {
     /// Writes to this log.
     pub fn new(log: Arc<dyn ErrorLog>) -> Self {
-        Self { log }
+        Self { log, cuts: Cuts::default() }
+    }
+
+    /// The connection broke while a message was written, alone. A server may do that to one that is too large for it.
+    async fn broke(&self, message: &Message, error: &Error) -> Outcome {
+        let one = ErrorFilter { limit: 1, ..ErrorFilter::default() };
+        if self.log.list(&one).await.is_ok() && self.cuts.is_by(&message.id) {
+            return Outcome::refused(Cause::new(code::HANDLER, error.chain()));
+        }
+        unavailable(error)
     }
 
     async fn write_each(&self, records: &[ErrorRecord]) -> Vec<Outcome> {
@@ -55,7 +67,10 @@ impl Sink for ErrorSink {
         let records: Vec<_> = messages.iter().map(|message| ErrorRecord::of(message, now)).collect();
         match self.log.write(&records).await {
             Ok(()) => vec![Outcome::Delivered; messages.len()],
-            Err(error) if is_outage(&error) => vec![unavailable(&error); messages.len()],
+            Err(error) if is_outage(&error) => match messages {
+                [only] if error.is_temporary() => vec![self.broke(only, &error).await],
+                _ => vec![unavailable(&error); messages.len()],
+            },
             Err(_) => self.write_each(&records).await,
         }
     }

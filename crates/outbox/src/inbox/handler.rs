@@ -11,8 +11,8 @@ use async_trait::async_trait;
 use futures_util::FutureExt;
 use tokio::sync::oneshot;
 
-use super::cuts::Cuts;
 use super::{Failed, Failure, Inbox, Lent};
+use crate::cuts::Cuts;
 use crate::error::{Error, ErrorKind, Result};
 use crate::failpoint;
 use crate::message::Message;
@@ -136,11 +136,34 @@ where
         }
         // A handler may have swallowed an error after which the database takes nothing more. PostgreSQL then answers
         // a commit with a rollback, and calls it a success; a savepoint it refuses.
+        match (self.end(tx).await, messages) {
+            (Ok(()), _) => Ok(outcomes),
+            (Err(error), [only]) if error.is_temporary() => self.broke(only, &error).await,
+            (Err(error), _) => Err(error.into()),
+        }
+    }
+
+    async fn end(&self, mut tx: I::Tx) -> Result<()> {
         within(self.timeout, "setting a savepoint", self.inbox.mark(&mut tx)).await?;
         failpoint::pass("handler_before_commit");
         within(self.timeout, "committing", self.inbox.commit(tx)).await?;
         failpoint::pass("handler_after_commit");
-        Ok(outcomes)
+        Ok(())
+    }
+
+    /// The connection broke under the only message of a transaction, after its handler had ended well.
+    async fn broke(&self, message: &Message, error: &Error) -> Result<Vec<Outcome>, Broken> {
+        let ids = [&message.id];
+        let known = self.inbox.known(&self.consumer, &ids);
+        match within(ASK, "asking what is handled", known).await {
+            Err(error) if error.is_temporary() => Err(Broken::outage(&error)),
+            // Only the answer to the commit got lost.
+            Ok(known) if known.first() == Some(&true) => Ok(vec![Outcome::Delivered]),
+            _ if self.cuts.is_by(&message.id) => {
+                Ok(vec![Outcome::rejected(Cause::new(code::HANDLER, error.chain()))])
+            }
+            _ => Err(Broken::outage(error)),
+        }
     }
 
     /// Records the ids, each once; tells of each message whether it is new.

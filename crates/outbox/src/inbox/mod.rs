@@ -1,6 +1,5 @@
 //! Handled once: the contract of an [`Inbox`], and the sink that runs a function under it.
 
-mod cuts;
 mod failure;
 mod handler;
 mod lent;

@@ -280,7 +280,7 @@ impl Drop for Reader {
 
 /// Takes in what comes, until it is told to stop.
 fn poll(consumer: &BaseConsumer<Member>, shared: &Shared, stop: &AtomicBool) {
-    let (mut paused, mut looked) = (false, Instant::now());
+    let (mut paused, mut looked, mut behind) = (false, Instant::now(), false);
     while !stop.load(Ordering::Relaxed) {
         match consumer.poll(if paused { POLL_PAUSED } else { POLL }) {
             Some(Ok(message)) => match shared.take_in(&message) {
@@ -290,11 +290,14 @@ fn poll(consumer: &BaseConsumer<Member>, shared: &Shared, stop: &AtomicBool) {
                         tracing::debug!(%error, "could not pause a partition");
                     }
                 }
-                Some((_, Fetch::Again)) => read_again(consumer, shared),
+                Some((_, Fetch::Again)) => behind = true,
                 Some((_, Fetch::On)) | None => {}
             },
             Some(Err(error)) => shared.note(&error),
             None => {}
+        }
+        if behind {
+            behind = !read_again(consumer, shared);
         }
         if paused && looked.elapsed() >= POLL_PAUSED {
             looked = Instant::now();
@@ -309,15 +312,15 @@ fn poll(consumer: &BaseConsumer<Member>, shared: &Shared, stop: &AtomicBool) {
     }
 }
 
-/// Goes back in the partitions whose log is another than it was. Where that fails it is tried with the next record:
-/// until then nothing more is taken in of the partition.
-fn read_again(consumer: &BaseConsumer<Member>, shared: &Shared) {
+/// Goes back in the partitions whose log is another than it was; tells whether that is done. Until then nothing more is
+/// taken in of them.
+fn read_again(consumer: &BaseConsumer<Member>, shared: &Shared) -> bool {
     let again = shared.stock().again();
     for (place, offset) in again {
         let topic = shared.catalog.name(&place);
         match consumer.seek(&topic, place.partition, Offset::Offset(offset), shared.timeout) {
             Ok(()) => {
-                shared.stock().renew(&place);
+                shared.stock().renew(&place, Now::get());
                 tracing::warn!(
                     topic = &*topic,
                     partition = place.partition,
@@ -328,6 +331,7 @@ fn read_again(consumer: &BaseConsumer<Member>, shared: &Shared) {
             Err(error) => tracing::debug!(%error, "could not go back in a partition"),
         }
     }
+    shared.stock().again().is_empty()
 }
 
 /// Ending a consumer closes it, and with that it leaves the group; whoever still commits comes first.

@@ -10,7 +10,7 @@ use super::catalog::Place;
 use super::offsets::Offsets;
 use super::record::Record;
 use crate::broker::{Picks, Read, Steps, Tracks};
-use crate::message::Message;
+use crate::message::{Message, MessageId};
 use crate::sink::Cause;
 
 /// What a record weighs besides its payload, about.
@@ -139,6 +139,11 @@ impl Shelf {
         self.bytes += entry.weight();
         self.ahead.insert(entry.offset, entry);
         true
+    }
+
+    /// Keys and ids of what lies on it and was not handed out.
+    pub(super) fn keys(&self) -> impl Iterator<Item = (&str, &MessageId)> {
+        self.ahead.values().filter_map(|entry| Some((entry.message.key.as_deref()?, &entry.message.id)))
     }
 
     /// How much is on it. What waits for its next try takes as much memory as what was not handed out yet.

@@ -165,12 +165,22 @@ impl Stock {
     }
 
     /// A partition is read again: what was read of the log that was is forgotten.
-    pub(super) fn renew(&mut self, place: &Place) {
+    pub(super) fn renew(&mut self, place: &Place, now: Now) {
         let Some(shelf) = self.shelves.get_mut(place) else { return };
         self.epochs += 1;
         let (revoked, paused) = (shelf.revoked, shelf.paused);
         *shelf = Shelf::new(self.epochs, None);
         (shelf.revoked, shelf.paused) = (revoked, paused);
+        // A key must not wait for what was in the log that was. What lies in the others of its lane it waits for still.
+        let lane = lane_of(place);
+        self.lanes.remove(&lane);
+        for (other, shelf) in self.shelves.iter().filter(|(other, _)| lane_of(other) == lane) {
+            let Some(step) = other.step else { continue };
+            let held = self.lanes.entry(lane).or_default();
+            for (key, id) in shelf.keys() {
+                held.found(key, id, step, now.instant);
+            }
+        }
     }
 
     /// What one partition may have of the room.
@@ -314,7 +324,9 @@ impl Stock {
     pub(super) fn commits(&self, items: &[Item], ends: &[End]) -> Vec<(Place, i64)> {
         let mut done: BTreeMap<Place, BTreeSet<i64>> = BTreeMap::new();
         let is_done = |end: &End| matches!(end, End::Done | End::Moved);
-        for (item, _) in items.iter().zip(ends).filter(|(_, end)| is_done(end)) {
+        let is_current =
+            |item: &Item| self.shelves.get(&item.entry.place).is_some_and(|shelf| shelf.epoch == item.epoch);
+        for (item, _) in items.iter().zip(ends).filter(|(item, end)| is_done(end) && is_current(item)) {
             done.entry(item.entry.place).or_default().insert(item.entry.offset);
         }
         let commit = |(place, done): (Place, BTreeSet<i64>)| {
@@ -353,7 +365,9 @@ impl Stock {
             }
         }
         for (place, offset) in commits {
-            if let Some(shelf) = self.shelves.get_mut(place) {
+            let epoch = items.iter().find(|item| item.entry.place == *place).map(|item| item.epoch);
+            // The log may have become another one since: then this was committed of the one that was.
+            if let Some(shelf) = self.shelves.get_mut(place).filter(|shelf| Some(shelf.epoch) == epoch) {
                 shelf.committed = Some(*offset);
             }
         }

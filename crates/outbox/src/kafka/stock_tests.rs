@@ -147,7 +147,7 @@ fn a_log_that_was_cut_off_is_read_again_from_where_it_begins_and_the_old_one_is_
     assert_eq!(push(&mut stock, work(0), 2, ""), Fetch::Again);
     assert_eq!(push(&mut stock, work(0), 9, ""), Fetch::Again);
     assert_eq!(stock.again(), [(work(0), 2)]);
-    stock.renew(&work(0));
+    stock.renew(&work(0), Now::get());
     assert!(stock.again().is_empty());
     assert_eq!(stock.standing(&old.items), Standing::Lost);
     assert_eq!(push(&mut stock, work(0), 2, ""), Fetch::On);
@@ -160,6 +160,31 @@ fn a_log_that_was_cut_off_is_read_again_from_where_it_begins_and_the_old_one_is_
     assert_eq!(push(&mut stock, work(0), 0, ""), Fetch::On);
     let new = stock.take(9, Now::get()).unwrap();
     assert_eq!(settle(&mut stock, &new, &[End::Done]), [(work(0), 1)]);
+}
+
+#[test]
+fn a_key_does_not_wait_for_the_log_that_was_but_for_what_lies_in_a_retry_topic() {
+    let (mut stock, now) = (stock(100), Now::get());
+    stock.assign(&all(1), Some(&BTreeMap::new()));
+    push(&mut stock, work(0), 5, "lost");
+    let old = stock.take(9, now).unwrap();
+    settle(&mut stock, &old, &[End::Kept { due: now.instant + STEP, attempts: 1 }]);
+    stock.lane(&work(0)).moved("lost", &old.items[0].entry.message.id, STEP, now.instant);
+    push(&mut stock, retry(0), 0, "waits");
+    assert_eq!(push(&mut stock, work(0), 0, "lost"), Fetch::Again);
+    stock.renew(&work(0), now);
+    // What is still out is of no log.
+    assert!(stock.commits(&old.items, &[End::Done]).is_empty());
+    stock.settle(old.number, &old.items, &[End::Done], &[(work(0), 6)], now);
+    push(&mut stock, work(0), 0, "lost");
+    push(&mut stock, work(0), 1, "waits");
+    let new = stock.take(9, now).unwrap();
+    assert_eq!((offsets(&new), new.held.as_slice()), (vec![(0, 0), (0, 1)], &[false, true][..]));
+    assert_eq!(
+        settle(&mut stock, &new, &[End::Done, End::Back]),
+        [(work(0), 1)],
+        "the old offset is no bound"
+    );
 }
 
 #[test]

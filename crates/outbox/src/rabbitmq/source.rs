@@ -171,11 +171,12 @@ impl WorkQueue {
     /// Keys wait for messages that another consumer may have got: those are not waited for without end.
     async fn forget_lost(&self, reader: &mut Reader) -> Result<()> {
         let now = Instant::now();
-        if !reader.tide.is_to_look(now) || !lock(&self.held).is_overdue(now) {
+        if reader.desk.is_lost() || !reader.tide.is_to_look(now) || !lock(&self.held).is_overdue(now) {
             return Ok(());
         }
         if reader.tide.is_to_ask(now) {
-            let messages = reader.desk.count(&self.config.queue, self.config.timeout).await?;
+            let asked = reader.desk.count(&self.config.queue, self.config.timeout).await;
+            let messages = asked.map_err(|error| self.not_moved(&reader.desk, error))?;
             reader.tide.had(messages.into(), self.config.prefetch.into(), now);
         }
         let first = reader.desk.waiting().first_key_value().map(|(tag, _)| *tag);

@@ -14,6 +14,9 @@ use crate::sink::Cause;
 
 type Arguments = BTreeMap<String, Argument>;
 
+/// More often than that nothing is ever handed out.
+const DELIVERY_LIMIT: i64 = 1_000_000_000;
+
 #[async_trait]
 impl Establish for WorkQueueConfig {
     fn way(&self) -> Way<'_> {
@@ -44,10 +47,19 @@ impl Establish for WorkQueueConfig {
 impl WorkQueueConfig {
     /// The arguments with which the queue is declared, besides its kind: whoever else declares it needs the same.
     pub fn queue_arguments(&self) -> Arguments {
+        let mut arguments = self.safe_arguments();
+        if self.kind == QueueKind::Quorum {
+            // Since version 4 a quorum queue gives up what was handed out 20 times. Every lost connection counts for all
+            // that was read ahead, so an outage would cost messages; -1 for no limit is not known to version 3.
+            arguments.entry("x-delivery-limit".to_owned()).or_insert(Argument::Integer(DELIVERY_LIMIT));
+        }
+        arguments
+    }
+
+    /// What was chosen for the queue, with a place for what the broker itself gives up: it would drop it.
+    fn safe_arguments(&self) -> Arguments {
         let mut arguments = self.plain_arguments();
         if self.kind == QueueKind::Quorum {
-            // A quorum queue gives up a message that was handed out too often (20 times since version 4). Without
-            // this it would drop it.
             for (name, value) in self.dead_letters_to(&self.dead) {
                 arguments.entry(name).or_insert(value);
             }
@@ -102,13 +114,22 @@ impl WorkQueueConfig {
     /// A quorum queue may have been made by whoever sends to it, who knows nothing of our dead letters. Its messages are
     /// ours to move; only what the broker gives up by itself has no place then.
     async fn work_queue(&self, declaring: &mut Declaring<'_>) -> Result<(), Cause> {
-        let (full, plain) = (self.queue_arguments(), self.plain_arguments());
+        let (full, safe, plain) = (self.queue_arguments(), self.safe_arguments(), self.plain_arguments());
         let Err(error) = self.declared(declaring, &self.make(&self.queue, &full)).await else {
             return Ok(());
         };
-        let is_plain = differs_in(&error).is_some()
-            && full != plain
-            && declaring.queue(&self.make(&self.queue, &plain)).await.is_ok();
+        let differs = differs_in(&error).is_some();
+        if differs && full != safe && declaring.queue(&self.make(&self.queue, &safe)).await.is_ok() {
+            tracing::warn!(
+                queue = self.queue,
+                "it was made without x-delivery-limit: since version 4 RabbitMQ gives up what it has handed out 20 times, and \
+                 every lost connection counts; set delivery-limit by a policy, or delete the queue while it is empty, and it \
+                 is made anew"
+            );
+            return Ok(());
+        }
+        let is_plain =
+            differs && full != plain && declaring.queue(&self.make(&self.queue, &plain)).await.is_ok();
         if !is_plain {
             return Err(self.fault(&self.queue, &error));
         }
@@ -143,5 +164,6 @@ impl WorkQueueConfig {
 
 /// Whether an argument is one that a reader gives its queue, and that costs no message.
 fn is_of_a_reader(argument: &str) -> bool {
-    argument.starts_with("x-dead-letter-") || matches!(argument, "x-overflow" | "x-single-active-consumer")
+    argument.starts_with("x-dead-letter-")
+        || matches!(argument, "x-overflow" | "x-single-active-consumer" | "x-delivery-limit")
 }

@@ -95,7 +95,10 @@ fn values_come_from_the_message_and_what_is_missing_is_named() {
         ("select :payload.a?", Message::new("a", "s3cret"), ":payload.a: the payload is no JSON"),
     ] {
         let failure = format!("{:?}", bound(sql, &message).unwrap_err());
-        assert!(failure.contains(part) && failure.contains("UNFIT") && failure.contains("Dead"), "{failure}");
+        assert!(
+            failure.contains(part) && failure.contains("UNFIT") && failure.contains("Defect"),
+            "{failure}"
+        );
         assert!(!failure.contains("s3cret"));
     }
     assert_eq!(bound("select :payload?", &Message::new("a", "")).unwrap(), [Bound::Null]);

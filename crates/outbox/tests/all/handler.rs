@@ -229,8 +229,11 @@ mod postgres {
     async fn k4_a_connection_that_breaks_in_a_handler_charges_nobody_in_a_batch_of_any_size() {
         let Some(log) = Log::new().await else { return };
         let sink = log.outbox.inbox().handler("c", |mut tx, message: Message| async move {
-            if &*message.payload == b"cut off" {
-                sqlx::query("select pg_terminate_backend(pg_backend_pid())").execute(&mut *tx).await?;
+            let cut = sqlx::query("select pg_terminate_backend(pg_backend_pid())");
+            match &*message.payload {
+                b"cut off" => drop(cut.execute(&mut *tx).await?),
+                b"cut off, and silent about it" => drop(cut.execute(&mut *tx).await),
+                _ => {}
             }
             Ok::<(), Failure>(())
         });
@@ -244,12 +247,14 @@ mod postgres {
         }
         assert_eq!(sink.deliver(&[named("a")]).await, [Outcome::Delivered]);
         // One that breaks every connection must not stop the others for ever.
-        let message = [named("cut off")];
-        for _ in 0..4 {
-            let outcome = sink.deliver(&message).await;
-            assert!(matches!(outcome[0], Outcome::Unavailable(_)), "{outcome:?}");
+        for payload in ["cut off", "cut off, and silent about it"] {
+            let message = [named(payload)];
+            for _ in 0..4 {
+                let outcome = sink.deliver(&message).await;
+                assert!(matches!(outcome[0], Outcome::Unavailable(_)), "{outcome:?}");
+            }
+            assert_eq!(rejected_code(&sink.deliver(&message).await[0]), code::HANDLER);
         }
-        assert_eq!(rejected_code(&sink.deliver(&message).await[0]), code::HANDLER);
     }
 
     #[tokio::test]

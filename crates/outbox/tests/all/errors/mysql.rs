@@ -1,6 +1,8 @@
 //! In MariaDB.
 
+use outbox::errors::ErrorSink;
 use outbox::mysql::{audit, error_log, mapped_error_log};
+use outbox::{Message, Outcome, Sink};
 
 use super::{Fixture, all_columns, assert_few, failure, few_columns};
 use crate::mysql::Fresh;
@@ -45,6 +47,24 @@ async fn e3_an_error_table_as_the_application_has_it_is_written_to() {
         fresh.run(&ddl).await;
         assert_few(mapped_error_log(fresh.pool.clone(), few_columns()).await.unwrap()).await;
     }
+}
+
+/// A server may cut the connection of whoever sends it too much, which looks like an outage.
+#[tokio::test]
+async fn e3_a_message_that_the_server_is_too_small_for_does_not_stop_the_others_for_ever() {
+    let Some(fresh) = Fresh::new().await else { return };
+    let limit: u64 = sqlx::query_scalar("select @@max_allowed_packet").fetch_one(&fresh.pool).await.unwrap();
+    let large = Message::new("a", vec![0; usize::try_from(limit).unwrap() + 1]);
+    let sink = ErrorSink::new(error_log(fresh.pool.clone()));
+    let mut outcomes = Vec::new();
+    for _ in 0..5 {
+        outcomes.extend(sink.deliver(std::slice::from_ref(&large)).await);
+    }
+    assert!(
+        matches!(outcomes.last(), Some(Outcome::Rejected(rejection)) if rejection.permanent),
+        "{outcomes:?}"
+    );
+    assert_eq!(sink.deliver(&[Message::new("a", "b")]).await, [Outcome::Delivered]);
 }
 
 /// What people did is written down, and by whom (E7).
