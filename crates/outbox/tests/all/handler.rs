@@ -231,8 +231,12 @@ mod postgres {
         let sink = log.outbox.inbox().handler("c", |mut tx, message: Message| async move {
             let cut = sqlx::query("select pg_terminate_backend(pg_backend_pid())");
             match &*message.payload {
-                b"cut off" => drop(cut.execute(&mut *tx).await?),
-                b"cut off, and silent about it" => drop(cut.execute(&mut *tx).await),
+                b"cut off" => {
+                    cut.execute(&mut *tx).await?;
+                }
+                b"cut off, and silent about it" => {
+                    let _ = cut.execute(&mut *tx).await;
+                }
                 _ => {}
             }
             Ok::<(), Failure>(())
