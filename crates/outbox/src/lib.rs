@@ -55,7 +55,7 @@
 //! | `kafka` | the sink to a topic, and topics read by a consumer group; it builds librdkafka, which needs make, a C++ compiler, OpenSSL and zlib |
 //! | `http` | the handler that posts to an endpoint of an application in any language |
 //! | `smtp` | the handler that sends e-mail |
-//! | `metrics` | the handler that counts and measures |
+//! | `metrics` | the figures of a pipe, and the handler that counts and measures |
 //! | `conformance` | the suites that check a backend against the clauses |
 //! | `failpoints` | named steps at which a test kills the process, see [`failpoint`] |
 //!
@@ -78,6 +78,8 @@ mod error;
 pub mod errors;
 #[cfg_attr(not(feature = "failpoints"), allow(missing_docs))]
 pub mod failpoint;
+#[cfg(feature = "metrics")]
+pub mod figures;
 mod finding;
 #[cfg(feature = "http")]
 pub mod http;
@@ -124,6 +126,7 @@ pub mod template;
 #[cfg(any(feature = "http", feature = "smtp"))]
 mod together;
 mod view;
+mod watch;
 
 pub use error::{Error, ErrorKind, Result};
 pub use finding::{Finding, Level};
@@ -143,6 +146,7 @@ pub use stats::Stats;
 pub use store::Store;
 pub use template::Template;
 pub use view::{Path, View};
+pub use watch::{Judged, Watch};
 
 /// The Rust of the README, compiled so that it stays true.
 #[cfg(all(doctest, feature = "rabbitmq", feature = "sqlite"))]

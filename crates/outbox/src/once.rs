@@ -13,6 +13,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::inbox::{Failed, Inbox, within};
 use crate::message::{Message, MessageId};
 use crate::sink::{Cause, Outcome, Sink, code};
+use crate::tell;
 use busy::Busy;
 
 /// How long the database may take for one answer, unless told otherwise.
@@ -153,7 +154,7 @@ impl<I: Inbox, S: Sink> Once<I, S> {
         let mut owed = Vec::new();
         for (at, (message, is_known)) in messages.iter().zip(known).enumerate() {
             if is_known {
-                tracing::debug!(id = %message.id, consumer = self.consumer, "known already, not delivered again");
+                tell::duplicate(&self.consumer, &message.id);
                 outcomes.push(Outcome::Delivered);
                 continue;
             }

@@ -21,6 +21,7 @@ use crate::setup::{BUSY_PAUSE, Pipe};
 use crate::sink::{Cause, Outcome, code};
 use crate::source::{Claim, Source};
 use crate::tell::{self, Cycle};
+use crate::watch::Judged;
 
 /// How long a source that fails is left alone.
 const SOURCE_BACKOFF: Backoff = Backoff { first: Duration::from_millis(100), most: Duration::from_secs(10) };
@@ -59,7 +60,13 @@ enum Intake {
     Rested,
 }
 
-type Delivery = (u64, Batch, Vec<Outcome>);
+/// What a sink told of a batch.
+struct Delivery {
+    era: u64,
+    batch: Batch,
+    outcomes: Vec<Outcome>,
+    took: Duration,
+}
 
 struct Run {
     pipe: Pipe,
@@ -130,10 +137,10 @@ impl Run {
                 }
                 () = until(give_up_at) => return self.give_up().await,
                 (decided, result) = next(&mut self.settling) => self.on_settled(decided, result)?,
-                Some((era, batch, outcomes)) = self.deliveries.next(), if !self.deliveries.is_empty() => {
+                Some(delivery) = self.deliveries.next(), if !self.deliveries.is_empty() => {
                     failpoint::pass("delivered");
-                    if era == self.era {
-                        self.judge(&batch, outcomes);
+                    if delivery.era == self.era {
+                        self.judge(delivery);
                     }
                 }
                 intake = next(&mut self.intake) => self.on_intake(intake)?,
@@ -177,8 +184,9 @@ impl Run {
             self.deliveries.push(
                 async move {
                     failpoint::pass("delivering");
+                    let start = Instant::now();
                     let outcomes = sink.deliver(&batch.messages).await;
-                    (era, batch, outcomes)
+                    Delivery { era, batch, outcomes, took: start.elapsed() }
                 }
                 .boxed(),
             );
@@ -270,6 +278,7 @@ impl Run {
         }
         failpoint::pass("claimed");
         self.pipe.stats.add_claimed(count);
+        self.pipe.watchers.iter().for_each(|watcher| watcher.claimed(&claim.messages));
         if self.pipe.sink.takes_defects() {
             claim.let_defects_pass();
         }
@@ -303,7 +312,7 @@ impl Run {
     }
 
     /// Turns outcomes into verdicts, and tells the breaker.
-    fn judge(&mut self, batch: &Batch, outcomes: Vec<Outcome>) {
+    fn judge(&mut self, Delivery { batch, outcomes, took, .. }: Delivery) {
         let missing = || Outcome::Unavailable(Cause::new(code::UNREACHABLE, "the sink told no outcome"));
         let mut outcomes = outcomes.into_iter();
         for (ticket, message) in batch.tickets.iter().zip(&batch.messages) {
@@ -315,6 +324,8 @@ impl Run {
                 self.pipe.policy.judge(&outcome, message.attempts, jitter)
             };
             tell::verdict(&self.pipe.name, message, &verdict);
+            let judged = Judged { message, outcome: &outcome, verdict: &verdict, took };
+            self.pipe.watchers.iter().for_each(|watcher| watcher.judged(&judged));
             self.lineup.decide(*ticket, message.key.as_deref(), verdict);
             if self.pipe.policy.outage == Outage::Wait {
                 let change = self.breaker.observe(&outcome, message.attempts, Instant::now(), jitter);

@@ -8,6 +8,7 @@ use crate::ready::Group;
 use crate::sink::Sink;
 use crate::source::Source;
 use crate::stats::Stats;
+use crate::watch::Watch;
 
 /// The pause before the next look when there was work a moment ago; doubles up to the idle time.
 pub(crate) const BUSY_PAUSE: Duration = Duration::from_millis(2);
@@ -26,6 +27,7 @@ pub struct Pipe {
     pub(crate) drain: Duration,
     pub(crate) jitter: Box<dyn FnMut() -> f64 + Send>,
     pub(crate) stats: Arc<Stats>,
+    pub(crate) watchers: Vec<Arc<dyn Watch>>,
 }
 
 impl Pipe {
@@ -44,6 +46,7 @@ impl Pipe {
             drain: Duration::from_secs(30),
             jitter: Box::new(rand::random::<f64>),
             stats: Arc::default(),
+            watchers: Vec::new(),
         }
     }
 
@@ -107,6 +110,13 @@ impl Pipe {
     #[must_use]
     pub fn jitter(mut self, jitter: impl FnMut() -> f64 + Send + 'static) -> Self {
         self.jitter = Box::new(jitter);
+        self
+    }
+
+    /// Adds somebody who is told what the pipe does.
+    #[must_use]
+    pub fn watch(mut self, watcher: impl Watch + 'static) -> Self {
+        self.watchers.push(Arc::new(watcher));
         self
     }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 use tracing::field::display;
 
-use crate::message::Message;
+use crate::message::{Message, MessageId};
 use crate::policy::{Change, Verdict};
 use crate::sink::Cause;
 use crate::stats::Stats;
@@ -30,6 +30,13 @@ pub(crate) fn verdict(pipe: &str, message: &Message, verdict: &Verdict) {
             tracing::warn!(pipe, %id, r#type = kind, attempts, %cause, "dead: set aside until a person decides");
         }
     }
+}
+
+/// An inbox knew a message already: it has no effect again.
+pub(crate) fn duplicate(consumer: &str, id: &MessageId) {
+    tracing::debug!(%id, consumer, "known already, not handled again");
+    #[cfg(feature = "metrics")]
+    crate::figures::duplicate(consumer);
 }
 
 /// What the breaker did. Once per outage: the probes that follow say nothing new.

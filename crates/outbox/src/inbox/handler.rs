@@ -17,6 +17,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::failpoint;
 use crate::message::Message;
 use crate::sink::{Cause, Outcome, Rejection, Sink, code};
+use crate::tell;
 
 /// How long a handler may take for one message, unless told otherwise.
 const TIMEOUT: Duration = Duration::from_secs(60);
@@ -107,7 +108,7 @@ where
                 continue;
             }
             if !is_new {
-                tracing::debug!(id = %message.id, consumer = self.consumer, "known already, not handled again");
+                tell::duplicate(&self.consumer, &message.id);
                 outcomes.push(Outcome::Delivered);
                 continue;
             }
