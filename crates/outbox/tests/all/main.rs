@@ -17,6 +17,8 @@ mod cycle;
 mod errors;
 #[cfg(all(feature = "postgres", feature = "rabbitmq"))]
 mod faults;
+#[cfg(feature = "metrics")]
+mod figures;
 mod group;
 mod handler;
 #[cfg(feature = "http")]

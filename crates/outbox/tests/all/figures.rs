@@ -1,0 +1,96 @@
+//! What a pipe counts and measures, read back from a recorder.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use metrics_util::debugging::{DebugValue, DebuggingRecorder, Snapshotter};
+use outbox::figures::{self, Figures, TYPES};
+use outbox::memory::{Outbox, Recorder};
+use outbox::policy::{Backoff, Policy};
+use outbox::{Cause, Handler, Lent, Message, Outcome, Pipe, Sink, code, memory};
+use tokio_util::sync::CancellationToken;
+
+/// Every series as `name{label=value}`: a counter, or how often a histogram was told something.
+fn read(snapshotter: &Snapshotter) -> BTreeMap<String, u64> {
+    let all = snapshotter.snapshot().into_vec().into_iter();
+    all.map(|(key, _, _, value)| {
+        let labels: Vec<_> =
+            key.key().labels().map(|label| format!("{}={}", label.key(), label.value())).collect();
+        let count = match value {
+            DebugValue::Counter(count) => count,
+            DebugValue::Gauge(_) => 0,
+            DebugValue::Histogram(values) => values.len() as u64,
+        };
+        (format!("{}{{{}}}", key.key().name(), labels.join(",")), count)
+    })
+    .collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn c10_messages_are_counted_and_measured_by_their_type() {
+    let recorder = DebuggingRecorder::new();
+    let snapshotter = recorder.snapshotter();
+    let _installed = metrics::set_default_local_recorder(&recorder);
+    let (outbox, sink, stop) = (Outbox::new(), Recorder::new(), CancellationToken::new());
+    sink.judge_by(|message| match message.kind.as_str() {
+        "bad" => Outcome::rejected(Cause::new(code::NO_ROUTE, "nobody cares")),
+        _ => Outcome::Delivered,
+    });
+    let all = ["good", "good", "bad", "other"].map(|kind| Message::new(kind, ""));
+    outbox.enqueue_all(all.to_vec()).unwrap();
+    let backoff = Backoff { first: Duration::from_millis(10), most: Duration::from_millis(10) };
+    let policy = Policy { attempts: 2, retry: backoff, ..Policy::default() };
+    let pipe = Pipe::new(outbox.cursor("c"), sink.clone()).policy(policy).watch(Figures::new("relay"));
+    let stats = pipe.stats();
+    let running = tokio::spawn(pipe.run(stop.clone()));
+    let dead = async {
+        while stats.dead() == 0 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(60), dead).await.expect("it is given up");
+    stop.cancel();
+    running.await.unwrap().unwrap();
+    let told = read(&snapshotter);
+    let of = |name: &str, labels: &str| told.get(&format!("{name}{{pipe=relay,{labels}}}")).copied();
+    assert_eq!(of(figures::CLAIMED, "type=good"), Some(2), "{told:#?}");
+    assert_eq!((of(figures::CLAIMED, "type=bad"), of(figures::CLAIMED, "type=other")), (Some(1), Some(1)));
+    assert_eq!(
+        (of(figures::DELIVERED, "type=good"), of(figures::DELIVERED, "type=other")),
+        (Some(2), Some(1))
+    );
+    assert_eq!(of(figures::LAG_SECONDS, "type=good"), Some(2));
+    assert_eq!(of(figures::DELIVERY_SECONDS, "type=bad"), Some(2), "each attempt");
+    assert_eq!(of(figures::FAILED, "type=bad,attempt=1,then=retry"), Some(1));
+    assert_eq!(of(figures::FAILED, "type=bad,attempt=2,then=dead"), Some(1));
+    assert_eq!(of(figures::CAUSES, "code=NO_ROUTE"), Some(2));
+    assert!(told.keys().all(|series| all.iter().all(|message| !series.contains(message.id.as_str()))));
+}
+
+#[tokio::test]
+async fn c10_types_without_end_are_told_together() {
+    let recorder = DebuggingRecorder::new();
+    let snapshotter = recorder.snapshotter();
+    let _installed = metrics::set_default_local_recorder(&recorder);
+    let figures = Figures::new("relay");
+    let messages: Vec<_> = (0..TYPES + 50).map(|n| Message::new(format!("type {n}"), "")).collect();
+    outbox::Watch::claimed(&figures, &messages);
+    let told = read(&snapshotter);
+    assert_eq!(told.keys().filter(|series| series.starts_with(figures::CLAIMED)).count(), TYPES + 1);
+    assert_eq!(told[&format!("{}{{pipe=relay,type=other}}", figures::CLAIMED)], 50);
+}
+
+#[tokio::test]
+async fn e6_what_an_inbox_knew_already_is_counted() {
+    let recorder = DebuggingRecorder::new();
+    let snapshotter = recorder.snapshotter();
+    let _installed = metrics::set_default_local_recorder(&recorder);
+    let inbox = std::sync::Arc::new(memory::Inbox::new());
+    let handler =
+        Handler::new(inbox, "billing", |_: Lent<_>, _: Message| async { Ok::<(), outbox::Failure>(()) });
+    let message = [Message::new("a", "")];
+    for _ in 0..3 {
+        assert_eq!(handler.deliver(&message).await, [Outcome::Delivered]);
+    }
+    assert_eq!(read(&snapshotter)[&format!("{}{{consumer=billing}}", figures::DUPLICATES)], 2);
+}
