@@ -24,6 +24,7 @@ mod run;
 mod secret;
 mod show;
 mod trouble;
+mod watch;
 
 use std::process::ExitCode;
 

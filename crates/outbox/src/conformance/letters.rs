@@ -7,7 +7,7 @@ use async_trait::async_trait;
 
 use super::source::SourceFixture;
 use super::{cause, claim_exactly, dead, drain, named, names, retry, settle_all};
-use crate::letters::{Act, Acted, DeadLetters, Deed, Letter, Pace};
+use crate::letters::{Act, Acted, DeadLetters, Deed, Letter, Pace, Role};
 use crate::message::{Message, MessageId, header};
 use crate::source::Source;
 
@@ -46,6 +46,7 @@ macro_rules! letters_suite {
             q9_what_cannot_be_returned_stays
             q10_a_pace_is_kept
             q11_what_waits_for_its_retry_is_told_and_still_comes
+            q12_how_much_lies_where_is_told
         }
     };
 }
@@ -231,4 +232,27 @@ pub async fn q11_what_waits_for_its_retry_is_told_and_still_comes(fixture: &impl
     assert_eq!((&came[0].id, came[0].attempts), (&message.id, 1));
     source.close().await.unwrap();
     assert!(fixture.letters().retries(100).await.unwrap().is_empty());
+}
+
+pub async fn q12_how_much_lies_where_is_told(fixture: &impl LettersFixture) {
+    // Two are dead, one waits, three are left.
+    bury(fixture, vec![named("1", "a"), named("2", "b")]).await;
+    fixture.enqueue(vec![named("3", "c")]).await;
+    let source = fixture.source("c");
+    let claim = claim_exactly(&source, 1).await;
+    settle_all(&source, &claim, &retry(Duration::from_secs(60))).await;
+    source.close().await.unwrap();
+    fixture.enqueue(vec![named("4", "d"), named("5", "d"), named("6", "d")]).await;
+    let told = async || {
+        let mut sums = std::collections::BTreeMap::new();
+        for depth in fixture.letters().depths().await.unwrap() {
+            *sums.entry(depth.role).or_insert(0) += depth.messages;
+        }
+        (sums[&Role::Work], sums[&Role::Retry], sums[&Role::Dead])
+    };
+    assert_eq!(told().await, (3, 1, 2));
+    assert_eq!(told().await, (3, 1, 2), "to ask changes nothing");
+    let letters = look(fixture).await;
+    act(fixture, Act::Discard, &ids(&letters)[..1]).await.unwrap();
+    assert_eq!(told().await, (3, 1, 1));
 }

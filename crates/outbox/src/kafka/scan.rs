@@ -36,6 +36,20 @@ pub(super) fn partitions(
     }
 }
 
+/// The first and the last offset of each partition of a topic; none if there is no such topic.
+pub(super) fn ends(
+    settings: &ClientConfig,
+    topic: &str,
+    limit: Duration,
+) -> Result<Option<Vec<(i64, i64)>>, KafkaError> {
+    let Some(count) = partitions(settings, topic, limit)? else { return Ok(None) };
+    let consumer: BaseConsumer = settings.create()?;
+    (0..count)
+        .map(|partition| consumer.fetch_watermarks(topic, partition, limit))
+        .collect::<Result<_, _>>()
+        .map(Some)
+}
+
 /// Where a group has got to in each partition of a topic; nothing of one that it has not begun.
 pub(super) fn committed(
     settings: &ClientConfig,

@@ -32,6 +32,8 @@ use crate::sink::Cause;
 ///   half-way may have returned a letter and not yet removed it, so that it can come twice, never not at all.
 /// - **Q10** With a pace no more go per second than it allows.
 /// - **Q11** `retries` tells what waits for its retry, with its cause and when it is due, and changes nothing.
+/// - **Q12** `depths` tells how much lies in each queue or topic of the source, and changes nothing. What is not there
+///   has no depth.
 #[async_trait]
 pub trait DeadLetters: Send + Sync {
     /// The queue or topic and the broker, for people.
@@ -45,6 +47,44 @@ pub trait DeadLetters: Send + Sync {
 
     /// What waits for its retry at the broker, at most so many in each place of retries.
     async fn retries(&self, most: usize) -> Result<Vec<Waiting>>;
+
+    /// How much lies where.
+    async fn depths(&self) -> Result<Vec<Depth>>;
+}
+
+/// How much lies in a queue or topic.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Depth {
+    /// The queue or topic.
+    pub place: String,
+    /// What it is for.
+    pub role: Role,
+    /// Messages that nobody has dealt with; in a queue without those that a consumer has at the moment.
+    pub messages: u64,
+    /// Consumers that read it; none if the broker does not tell.
+    pub consumers: Option<u32>,
+}
+
+/// What a queue or topic is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Role {
+    /// It is read.
+    Work,
+    /// Messages wait there for their retry.
+    Retry,
+    /// Dead letters.
+    Dead,
+}
+
+impl Role {
+    /// In a word.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Work => "work",
+            Self::Retry => "retry",
+            Self::Dead => "dead",
+        }
+    }
 }
 
 /// What a look has shown.

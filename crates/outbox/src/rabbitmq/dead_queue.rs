@@ -11,14 +11,14 @@ use tokio::time::{Instant, sleep_until};
 use super::config::QueueKind;
 use super::connection::{Establish, Link, Session, Way};
 use super::declare::Declaring;
-use super::error::into_error;
+use super::error::{into_error, publish_fault};
 use super::letter::{Known, Letter};
 use super::moves::{self, Move};
-use super::reading::Reading;
+use super::reading::{self, Reading};
 use super::work_config::WorkQueueConfig;
 use crate::broker::{Died, Read, Steps, retry_name};
-use crate::error::{ErrorKind, Result};
-use crate::letters::{self, Act, Acted, DeadLetters, Deed, Looked, Pacer, Waiting, Wanted};
+use crate::error::{Error, ErrorKind, Result};
+use crate::letters::{self, Act, Acted, DeadLetters, Deed, Depth, Looked, Pacer, Role, Waiting, Wanted};
 use crate::message::header;
 use crate::sink::Cause;
 
@@ -85,6 +85,10 @@ impl DeadQueue {
         let link = Link::new(url, Arc::new(Visit(Arc::clone(&config))))?;
         let place = format!("queue '{}' at {}", config.dead, link.shown());
         Ok(Self { link, config, place })
+    }
+
+    fn failed(&self, error: &lapin::Error) -> Error {
+        into_error(&publish_fault(&self.place, error).into_cause())
     }
 
     async fn session(&self) -> Result<Arc<Session>> {
@@ -309,6 +313,29 @@ impl DeadLetters for DeadQueue {
             waiting.extend(self.waiting_in(&session, &queue, most).await?);
         }
         Ok(waiting)
+    }
+
+    async fn depths(&self) -> Result<Vec<Depth>> {
+        let session = self.session().await?;
+        let retries = Steps::new(&self.config.retry);
+        let retries = retries.all().iter().map(|step| (retry_name(&self.config.queue, *step), Role::Retry));
+        let mut places = vec![(self.config.queue.clone(), Role::Work)];
+        places.extend(retries);
+        places.push((self.config.dead.clone(), Role::Dead));
+        let mut depths = Vec::new();
+        for (place, role) in places {
+            // A queue that is not there costs the channel.
+            let channel = session.open().await.map_err(|error| self.failed(&error))?;
+            match reading::count(&channel, &place, self.config.timeout).await {
+                Ok((messages, consumers)) => {
+                    depths.push(Depth { place, role, messages: messages.into(), consumers: Some(consumers) });
+                    channel.close(200, "done".into()).await.map_err(|error| self.failed(&error))?;
+                }
+                Err(error) if error.kind() == ErrorKind::NotFound => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(depths)
     }
 }
 

@@ -16,6 +16,9 @@ const UPKEEP: Duration = Duration::from_secs(5);
 /// Messages that were published, by publisher and by what became of them.
 pub(super) const PUBLISHED: &str = "outboxd_published_total";
 
+/// Which version this is.
+const BUILD: &str = "outbox_build_info";
+
 /// What `/metrics` shows.
 #[derive(Clone)]
 pub struct Figures(PrometheusHandle);
@@ -35,6 +38,10 @@ impl Figures {
             let handle = recorder.handle();
             metrics::set_global_recorder(recorder).map_err(|_| anyhow!("somebody else records them"))?;
             metrics::describe_counter!(PUBLISHED, "Messages published, by what became of them");
+            outbox::figures::describe();
+            crate::watch::describe();
+            metrics::describe_gauge!(BUILD, "The version of this process");
+            metrics::gauge!(BUILD, "version" => env!("CARGO_PKG_VERSION")).set(1.0);
             anyhow::Ok(handle)
         };
         let installed = INSTALLED.get_or_init(|| install().map_err(|error| format!("{error:#}")));

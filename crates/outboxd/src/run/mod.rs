@@ -20,6 +20,7 @@ use crate::mistake::did_you_mean;
 use crate::plan::{PipePlan, Plan, Target};
 use crate::publishers;
 use crate::trouble::{Exit, Trouble};
+use crate::watch;
 pub use worker::RECONNECT;
 use worker::SourceWorker;
 
@@ -38,13 +39,15 @@ pub async fn run(plan: &Plan, args: &RunArgs) -> anyhow::Result<Exit> {
     // Before the sinks: what they measure must have somewhere to go.
     let until = stop.child_token();
     let serving = match &plan.http {
-        Some(http) if !args.once && publishers::are_served(plan, &chosen) => {
-            Some(publishers::listen(plan, http, &chosen, &until).await?)
-        }
-        Some(_) if !args.once => {
-            tracing::info!("not listening for HTTP: the chosen pipes have neither metrics nor a publisher");
-            None
-        }
+        Some(http) if !args.once => match publishers::listen(plan, http, &chosen, &until).await {
+            Ok(serving) => Some(serving),
+            // Another process with other pipes has the address, most likely.
+            Err(error) if !publishers::are_served(plan, &chosen) => {
+                tracing::info!("not listening for HTTP, and the chosen pipes can do without: {error:#}");
+                None
+            }
+            Err(error) => return Err(error),
+        },
         _ => None,
     };
     let mut worst = Exit::Ok;
@@ -66,8 +69,14 @@ pub async fn run(plan: &Plan, args: &RunArgs) -> anyhow::Result<Exit> {
         let source = Arc::new(plan.sources[name].clone());
         let pipes = chosen.iter().filter(|(pipe, _)| pipe.from == *name);
         let pipes = pipes.map(|(pipe, sink)| ((*pipe).clone(), sink.clone())).collect();
-        let worker =
-            SourceWorker { source, pipes, owner: owner.clone(), stop: stop.clone(), once: args.once };
+        let worker = SourceWorker {
+            source,
+            pipes,
+            owner: owner.clone(),
+            stop: stop.clone(),
+            once: args.once,
+            watched: serving.is_some(),
+        };
         tasks.spawn(worker.work());
     }
     // Ends with the last pipe, which may be before anybody stops us.
@@ -77,6 +86,10 @@ pub async fn run(plan: &Plan, args: &RunArgs) -> anyhow::Result<Exit> {
         for pruned in upkeep::pruned(plan) {
             tokio::spawn(upkeep::prune(databases.clone(), pruned, upkeep.clone()));
         }
+    }
+    if serving.is_some() {
+        watch::queues(plan, &upkeep);
+        watch::errors(plan, &databases, &upkeep);
     }
     tracing::info!(owner, pipes = chosen.len(), "outboxd is up");
     while let Some(ended) = tasks.join_next().await {

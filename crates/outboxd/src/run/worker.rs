@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use outbox::figures::Figures;
 use outbox::policy::Backoff;
 use outbox::{Pipe, Sink, Source, Stats};
 use tokio::task::JoinSet;
@@ -14,6 +15,7 @@ use crate::backends::Opened;
 use crate::once::{self, Lane};
 use crate::plan::{PipePlan, SourcePlan};
 use crate::trouble::{Exit, Trouble};
+use crate::watch;
 
 /// How long a source that cannot be opened is left alone.
 pub const RECONNECT: Backoff = Backoff { first: Duration::from_secs(1), most: Duration::from_secs(30) };
@@ -25,6 +27,8 @@ pub(super) struct SourceWorker {
     pub(super) owner: String,
     pub(super) stop: CancellationToken,
     pub(super) once: bool,
+    /// Somebody can read the figures.
+    pub(super) watched: bool,
 }
 
 impl SourceWorker {
@@ -42,6 +46,9 @@ impl SourceWorker {
         let _stop_retention = stop.clone().drop_guard();
         if let (Some(age), Some(log), false) = (self.source.retention(), opened.log(), self.once) {
             tokio::spawn(retain(self.source.clone(), log.clone(), age, stop.clone()));
+        }
+        if let (Some(log), true) = (opened.log(), self.watched) {
+            tokio::spawn(watch::outbox(self.source.clone(), log.clone(), stop.clone()));
         }
         let mut running = JoinSet::new();
         let (mut lanes, mut names) = (Vec::new(), HashMap::new());
@@ -133,6 +140,7 @@ fn build(plan: &PipePlan, source: Arc<dyn Source>, sink: Arc<dyn Sink>) -> Pipe 
         .group(options.group)
         .idle(options.poll)
         .drain(options.drain)
+        .watch(Figures::new(&plan.name))
 }
 
 async fn run_pipe(plan: PipePlan, source: Arc<SourcePlan>, pipe: Pipe, stop: CancellationToken) -> Exit {

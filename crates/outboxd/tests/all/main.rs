@@ -13,6 +13,7 @@ mod doctor;
 mod ecommerce;
 mod endpoint;
 mod exit_codes;
+mod figures;
 mod first_steps;
 mod handlers;
 mod init_from;

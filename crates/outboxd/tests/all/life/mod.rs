@@ -4,5 +4,5 @@ mod errors;
 #[cfg(feature = "kafka")]
 mod kafka;
 mod letters;
-mod scene;
+pub mod scene;
 mod states;
