@@ -3,7 +3,6 @@
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
 use jiff::Timestamp;
@@ -13,6 +12,7 @@ use rdkafka::message::{Header, OwnedHeaders};
 
 use super::brokers::Brokers;
 use super::catalog::Catalog;
+use super::depths::Counted;
 use super::error::{code_of, fault, into_error, words};
 use super::group_config::GroupConfig;
 use super::mark::{Mark, Spot};
@@ -24,7 +24,7 @@ use super::survey::{self, Errand, Taken};
 use super::thread::on_thread;
 use crate::broker::{Died, Read};
 use crate::error::{Error, Result};
-use crate::letters::{Act, Acted, DeadLetters, Deed, Depth, Letter, Looked, Pacer, Role, Waiting, Wanted};
+use crate::letters::{Act, Acted, DeadLetters, Deed, Depth, Letter, Looked, Pacer, Waiting, Wanted};
 use crate::message::header;
 use crate::sink::Cause;
 
@@ -46,12 +46,12 @@ const BATCH: usize = 100;
 /// It makes no topic: one that is not there holds no letters. Letters of one partition keep their order; those of several
 /// are put together by time.
 pub struct DeadTopic {
-    config: GroupConfig,
-    catalog: Catalog,
+    pub(super) config: GroupConfig,
+    pub(super) catalog: Catalog,
     settings: ClientConfig,
     publisher: Publisher,
     /// How many letters lay open in a topic that ended there: to know it the whole topic must be read.
-    counted: Mutex<BTreeMap<String, (Vec<(i64, i64)>, u64)>>,
+    pub(super) counted: Counted,
     /// Topics and cluster, for people.
     place: String,
     cluster: String,
@@ -94,48 +94,11 @@ impl DeadTopic {
             settings: settings::visitor(&brokers, &config)?,
             publisher: Publisher::new(mover, cluster.clone(), config.timeout)?,
             place: format!("topic {} at {cluster}", names.join(", ")),
-            counted: Mutex::default(),
+            counted: Counted::default(),
             cluster,
             catalog,
             config,
         })
-    }
-
-    /// First and last offset of every partition; none if there is no such topic.
-    async fn ends(&self, topic: &str) -> Result<Option<Vec<(i64, i64)>>> {
-        let (name, limit) = (topic.to_owned(), self.config.timeout);
-        self.call(topic, move |settings| scan::ends(settings, &name, limit)).await
-    }
-
-    /// What the group has not dealt with yet.
-    async fn left(&self, topic: &str, ends: &[(i64, i64)]) -> Result<u64> {
-        let (name, limit, count) = (topic.to_owned(), self.config.timeout, ends.len());
-        let count = i32::try_from(count).unwrap_or(i32::MAX);
-        let committed =
-            self.call(topic, move |settings| scan::committed(settings, &name, count, limit)).await?;
-        let left = |(partition, (low, high)): (i32, &(i64, i64))| {
-            let from = committed.get(&partition).copied().unwrap_or(*low).max(*low);
-            u64::try_from(high - from).unwrap_or(0)
-        };
-        Ok((0..).zip(ends).map(left).sum())
-    }
-
-    /// The letters that nobody has dealt with. The topic is read only if it has changed.
-    async fn open_letters(&self, topic: &str, ends: Vec<(i64, i64)>) -> Result<u64> {
-        let known = self.counted().get(topic).filter(|(known, _)| *known == ends).map(|(_, count)| *count);
-        if let Some(known) = known {
-            return Ok(known);
-        }
-        let (name, limit) = (topic.to_owned(), self.config.timeout);
-        let count = i32::try_from(ends.len()).unwrap_or(i32::MAX);
-        let open = self.call(topic, move |settings| survey::open(settings, &name, count, limit)).await?;
-        let open = open.len() as u64;
-        self.counted().insert(topic.to_owned(), (ends, open));
-        Ok(open)
-    }
-
-    fn counted(&self) -> MutexGuard<'_, BTreeMap<String, (Vec<(i64, i64)>, u64)>> {
-        self.counted.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn failed(&self, topic: &str, error: &KafkaError) -> Error {
@@ -146,7 +109,7 @@ impl DeadTopic {
         ))
     }
 
-    async fn call<T: Send + 'static>(
+    pub(super) async fn call<T: Send + 'static>(
         &self,
         topic: &str,
         work: impl FnOnce(&ClientConfig) -> Result<T, KafkaError> + Send + 'static,
@@ -296,7 +259,7 @@ impl DeadTopic {
 }
 
 /// The topics of dead letters, each once.
-fn dead_topics(catalog: &Catalog) -> Vec<&str> {
+pub(super) fn dead_topics(catalog: &Catalog) -> Vec<&str> {
     let mut topics: Vec<&str> = Vec::new();
     for work in &catalog.works {
         if !topics.contains(&work.dead.as_str()) {
@@ -395,23 +358,7 @@ impl DeadLetters for DeadTopic {
     }
 
     async fn depths(&self) -> Result<Vec<Depth>> {
-        let mut depths = Vec::new();
-        for work in &self.catalog.works {
-            let retries = work.retries().map(|topic| (topic, Role::Retry));
-            for (topic, role) in std::iter::once((&work.name, Role::Work)).chain(retries) {
-                if let Some(ends) = self.ends(topic).await? {
-                    let messages = self.left(topic, &ends).await?;
-                    depths.push(Depth { place: topic.clone(), role, messages, consumers: None });
-                }
-            }
-        }
-        for topic in dead_topics(&self.catalog) {
-            if let Some(ends) = self.ends(topic).await? {
-                let messages = self.open_letters(topic, ends).await?;
-                depths.push(Depth { place: topic.to_owned(), role: Role::Dead, messages, consumers: None });
-            }
-        }
-        Ok(depths)
+        self.all_depths().await
     }
 }
 

@@ -27,6 +27,8 @@ mod config;
 #[cfg(feature = "kafka")]
 mod dead_topic;
 #[cfg(feature = "kafka")]
+mod depths;
+#[cfg(feature = "kafka")]
 mod envelope;
 #[cfg(feature = "kafka")]
 mod error;

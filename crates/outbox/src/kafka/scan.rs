@@ -36,12 +36,15 @@ pub(super) fn partitions(
     }
 }
 
+/// The first and the last offset of each partition of a topic.
+pub(super) type Ends = Vec<(i64, i64)>;
+
 /// The first and the last offset of each partition of a topic; none if there is no such topic.
 pub(super) fn ends(
     settings: &ClientConfig,
     topic: &str,
     limit: Duration,
-) -> Result<Option<Vec<(i64, i64)>>, KafkaError> {
+) -> Result<Option<Ends>, KafkaError> {
     let Some(count) = partitions(settings, topic, limit)? else { return Ok(None) };
     let consumer: BaseConsumer = settings.create()?;
     (0..count)
