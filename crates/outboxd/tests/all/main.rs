@@ -15,6 +15,7 @@ mod endpoint;
 mod exit_codes;
 mod first_steps;
 mod handlers;
+mod health;
 mod init_from;
 mod inventory;
 mod kafka;
