@@ -68,6 +68,8 @@
 pub mod admin;
 #[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite"))]
 pub mod audit;
+#[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite"))]
+pub mod beats;
 pub mod broker;
 pub mod cloudevents;
 #[cfg(feature = "conformance")]

@@ -263,6 +263,7 @@ impl Run {
         if self.source_failures > 0 {
             tracing::info!(pipe = self.pipe.name, "the source is back");
             self.source_failures = 0;
+            self.pipe.stats.set_source_away(None);
         }
         let (count, skipped) = (claim.messages.len(), claim.skipped());
         self.pipe.stats.add_skipped(skipped);
@@ -302,6 +303,7 @@ impl Run {
             return Err(error);
         }
         self.source_failures += 1;
+        self.pipe.stats.set_source_away(Some(error.chain()));
         if self.source_failures == 1 {
             let (error, help) = (error.chain(), error.advice());
             tracing::warn!(pipe = self.pipe.name, error, help, "the source does not answer; trying again");

@@ -11,6 +11,7 @@ mod connection;
 mod demo;
 mod doctor;
 mod environment;
+mod health;
 mod http;
 mod logging;
 mod mistake;

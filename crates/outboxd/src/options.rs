@@ -279,6 +279,10 @@ pub struct PipeOptions {
     pub drain: Duration,
     /// Where a new cursor begins.
     pub start: Start,
+    /// So old the oldest message may be before the program is not ready.
+    pub objective: Option<Duration>,
+    /// So long a sink or a source may be away, or messages stand still, before the program is not ready.
+    pub unready_after: Duration,
 }
 
 impl Default for PipeOptions {
@@ -294,6 +298,8 @@ impl Default for PipeOptions {
             poll: Duration::from_millis(500),
             drain: Duration::from_secs(30),
             start: Start::Beginning,
+            objective: None,
+            unready_after: Duration::from_secs(60),
         }
     }
 }

@@ -104,7 +104,7 @@ fn the_exchange_of_the_example_shows_the_defaults_too() {
 #[test]
 fn what_config_show_prints_is_a_configuration_with_the_same_plan() {
     let text = format!(
-        "{BASE}retry_first = \"250ms\"\nlanes = 3\n[pipes.other]\nfrom = \"orders\"\nto = \"events\"\norder = \"none\"\n[sinks.lines]\nfile = \"out.jsonl\"\n[relay]\nname = \"r1\"\n[log]\nlevel = \"debug\"\n"
+        "{BASE}retry_first = \"250ms\"\nlanes = 3\nobjective = \"5m\"\nunready_after = \"90s\"\n[pipes.other]\nfrom = \"orders\"\nto = \"events\"\norder = \"none\"\n[sinks.lines]\nfile = \"out.jsonl\"\n[relay]\nname = \"r1\"\n[log]\nlevel = \"debug\"\n"
     );
     let text =
         text.replace("exchange = \"e\"", "exchange = \"e\"\nheaders = { Type = \"{type}\", B = \"b\" }");

@@ -7,6 +7,7 @@ use outbox::{Publisher, Sink};
 use tokio_util::sync::CancellationToken;
 
 use crate::backends::{Log, Sinks};
+use crate::health::Health;
 use crate::http::{Figures, HttpOptions, Serving, Slot, serve};
 use crate::plan::{HttpPlan, PipePlan, Plan, PublisherPlan, SourcePlan, Target};
 use crate::run::RECONNECT;
@@ -30,11 +31,12 @@ pub async fn listen(
     plan: &Plan,
     http: &HttpPlan,
     chosen: &[&PipePlan],
+    health: &Arc<Health>,
     stop: &CancellationToken,
 ) -> anyhow::Result<Serving> {
     let figures = Figures::install(buckets(plan))?;
     let tokens = http.token.iter().cloned().collect();
-    let options = HttpOptions { listen: http.listen, tokens, figures };
+    let options = HttpOptions { listen: http.listen, tokens, figures, health: health.clone() };
     let slots = of_pipes(plan, chosen).map(|publisher| (publisher.name.clone(), Slot::default()));
     let slots: BTreeMap<String, Slot> = slots.collect();
     let serving = serve(options, slots.clone(), stop.clone()).await.map_err(|error| {

@@ -126,5 +126,7 @@ fn show_pipe(pipe: &PipePlan, plan: &Plan) -> Value {
         "poll": show_duration(options.poll),
         "drain": show_duration(options.drain),
         "start": (ours && table.is_none()).then(|| word(&Start::WORDS, options.start)),
+        "objective": options.objective.map(show_duration),
+        "unready_after": show_duration(options.unready_after),
     }))
 }

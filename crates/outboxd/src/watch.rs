@@ -14,8 +14,8 @@ use outbox::errors::{ErrorFilter, ErrorLog, Resolution};
 use outbox::letters::{DeadLetters, Depth};
 use tokio_util::sync::CancellationToken;
 
-use crate::backends::{Databases, Log, letters};
-use crate::plan::{Plan, SourcePlan, Target};
+use crate::backends::{Databases, letters};
+use crate::plan::{Plan, Target};
 
 /// How often one looks.
 const PAUSE: Duration = Duration::from_secs(10);
@@ -64,22 +64,29 @@ async fn within<T>(asked: impl Future<Output = Result<T>>) -> Option<T> {
     tokio::time::timeout(LIMIT, asked).await.ok()?.ok()
 }
 
-/// Watches an outbox in a database.
-pub async fn outbox(source: Arc<SourcePlan>, log: Log, stop: CancellationToken) {
-    let mut seen: BTreeMap<String, Stand> = BTreeMap::new();
-    loop {
-        let found = within(log.admin().status()).await;
-        reachable(&source.name, found.is_some());
+/// How the pipes of an outbox stand, as far as it has told.
+#[derive(Debug)]
+pub struct Stands {
+    source: String,
+    seen: BTreeMap<String, Stand>,
+}
+
+impl Stands {
+    /// Of this source; nothing is known yet.
+    pub fn new(source: &str) -> Self {
+        Self { source: source.to_owned(), seen: BTreeMap::new() }
+    }
+
+    /// A look has found this, or got no answer.
+    pub fn tell(&mut self, found: Option<&[CursorStatus]>) {
+        reachable(&self.source, found.is_some());
         // What is not told any more, or could not be asked, is unknown.
-        seen.values_mut().for_each(|stand| *stand = Stand::UNKNOWN);
-        for cursor in found.iter().flatten() {
-            let known = seen.remove(&cursor.cursor).filter(|known| !known.pending.is_nan());
-            seen.insert(cursor.cursor.clone(), known.unwrap_or_default().and(cursor));
+        self.seen.values_mut().for_each(|stand| *stand = Stand::UNKNOWN);
+        for cursor in found.into_iter().flatten() {
+            let known = self.seen.remove(&cursor.cursor).filter(|known| !known.pending.is_nan());
+            self.seen.insert(cursor.cursor.clone(), known.unwrap_or_default().and(cursor));
         }
-        seen.iter().for_each(|(pipe, stand)| stand.tell(&source.name, pipe));
-        if !goes_on(&stop).await {
-            return;
-        }
+        self.seen.iter().for_each(|(pipe, stand)| stand.tell(&self.source, pipe));
     }
 }
 

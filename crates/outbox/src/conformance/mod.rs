@@ -15,6 +15,8 @@
 pub mod admin;
 #[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite"))]
 pub mod audit;
+#[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite"))]
+pub mod beats;
 pub mod broker;
 #[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite"))]
 pub mod errors;

@@ -18,6 +18,7 @@ pub fn migrations() -> &'static [Migration] {
             name: "by_consumer",
             sql: include_str!("../../migrations/mysql/004_by_consumer.sql"),
         },
+        Migration { version: 5, name: "beats", sql: include_str!("../../migrations/mysql/005_beats.sql") },
     ]
 }
 

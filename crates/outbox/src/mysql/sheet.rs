@@ -1,4 +1,4 @@
-//! Tables that people work on: the error log, and the book of what they did.
+//! Tables that people work on or look at: the error log, the book of what they did, the beats of instances.
 
 use std::sync::Arc;
 
@@ -10,6 +10,7 @@ use sqlx::{AssertSqlSafe, MySql, Row as _, Transaction};
 use super::error::{classify, classify_ours, number};
 use super::table::look_at;
 use crate::audit::{Audit, TableAudit};
+use crate::beats::{Beats, TableBeats};
 use crate::error::{Error, ErrorKind, Result};
 use crate::errors::{ErrorLog, ErrorTable, Fields, TableLog};
 use crate::sheet::{Param, Row, Sheet, Sql};
@@ -33,6 +34,11 @@ pub async fn mapped_error_log(pool: MySqlPool, table: ErrorTable) -> Result<Arc<
 /// The book of what people did, in `outbox_audit`.
 pub fn audit(pool: MySqlPool) -> Arc<dyn Audit> {
     Arc::new(TableAudit::new(MySqlSheet { pool, is_ours: true }))
+}
+
+/// The beats of all instances, in `outbox_beats`.
+pub fn beats(pool: MySqlPool) -> Arc<dyn Beats> {
+    Arc::new(TableBeats::new(MySqlSheet { pool, is_ours: true }))
 }
 
 struct MySqlSheet {

@@ -28,6 +28,7 @@ pub fn migrations() -> &'static [Migration] {
             name: "by_consumer",
             sql: include_str!("../../migrations/postgres/005_by_consumer.sql"),
         },
+        Migration { version: 6, name: "beats", sql: include_str!("../../migrations/postgres/006_beats.sql") },
     ]
 }
 

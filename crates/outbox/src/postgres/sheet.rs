@@ -1,4 +1,4 @@
-//! Tables that people work on: the error log, and the book of what they did.
+//! Tables that people work on or look at: the error log, the book of what they did, the beats of instances.
 
 use std::sync::Arc;
 
@@ -9,6 +9,7 @@ use sqlx::{AssertSqlSafe, Postgres, Row as _, Transaction};
 
 use super::table::{classify, look_at};
 use crate::audit::{Audit, TableAudit};
+use crate::beats::{Beats, TableBeats};
 use crate::error::Result;
 use crate::errors::{ErrorLog, ErrorTable, Fields, TableLog};
 use crate::sheet::{Param, Row, Sheet, Sql};
@@ -29,6 +30,11 @@ pub async fn mapped_error_log(pool: PgPool, table: ErrorTable) -> Result<Arc<dyn
 /// The book of what people did, in `outbox.audit`.
 pub fn audit(pool: PgPool) -> Arc<dyn Audit> {
     Arc::new(TableAudit::new(PgSheet { pool, is_ours: true }))
+}
+
+/// The beats of all instances, in `outbox.beats`.
+pub fn beats(pool: PgPool) -> Arc<dyn Beats> {
+    Arc::new(TableBeats::new(PgSheet { pool, is_ours: true }))
 }
 
 struct PgSheet {

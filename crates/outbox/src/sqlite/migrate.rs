@@ -18,6 +18,7 @@ const MIGRATIONS: &[Migration] = &[
         name: "by_consumer",
         sql: include_str!("../../migrations/sqlite/006_by_consumer.sql"),
     },
+    Migration { version: 7, name: "beats", sql: include_str!("../../migrations/sqlite/007_beats.sql") },
 ];
 
 /// What remembers which steps were taken; itself safe to run at any time.

@@ -1,4 +1,4 @@
-//! Tables that people work on: the error log, and the book of what they did.
+//! Tables that people work on or look at: the error log, the book of what they did, the beats of instances.
 
 use std::sync::Arc;
 
@@ -9,6 +9,7 @@ use sqlx::{AssertSqlSafe, Row as _, Sqlite, Transaction};
 
 use super::{catalog, error};
 use crate::audit::{Audit, TableAudit};
+use crate::beats::{Beats, TableBeats};
 use crate::error::{Error, ErrorKind, Result};
 use crate::errors::{ErrorLog, ErrorTable, Fields, TableLog};
 use crate::sheet::{Param, Row, Sheet, Sql};
@@ -30,6 +31,11 @@ pub async fn mapped_error_log(pool: SqlitePool, table: ErrorTable) -> Result<Arc
 /// The book of what people did, in `outbox_audit`.
 pub fn audit(pool: SqlitePool) -> Arc<dyn Audit> {
     Arc::new(TableAudit::new(SqliteSheet { pool, is_ours: true }))
+}
+
+/// The beats of all instances, in `outbox_beats`.
+pub fn beats(pool: SqlitePool) -> Arc<dyn Beats> {
+    Arc::new(TableBeats::new(SqliteSheet { pool, is_ours: true }))
 }
 
 struct SqliteSheet {

@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that fails should say where")]
 
+#[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
+mod beats;
 #[cfg(all(feature = "postgres", feature = "rabbitmq"))]
 mod consumer;
 #[cfg(all(

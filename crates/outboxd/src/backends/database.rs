@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use outbox::audit::Audit;
+use outbox::beats::Beats;
 use outbox::errors::ErrorLog;
 use outbox::sql::Statements;
 use outbox::{
@@ -114,6 +115,15 @@ impl Databases {
             Database::Postgres(pool) => postgres::audit(pool),
             Database::Sqlite(pool) => sqlite::audit(pool),
             Database::MySql(pool) => mysql::audit(pool),
+        })
+    }
+
+    /// The beats of all instances, in a database.
+    pub async fn beats(&self, connection: &Connection) -> Result<Arc<dyn Beats>> {
+        Ok(match self.open(connection).await? {
+            Database::Postgres(pool) => postgres::beats(pool),
+            Database::Sqlite(pool) => sqlite::beats(pool),
+            Database::MySql(pool) => mysql::beats(pool),
         })
     }
 

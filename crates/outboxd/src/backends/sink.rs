@@ -20,6 +20,7 @@ use tokio_util::sync::CancellationToken;
 use super::config::{endpoint_config, exchange_config, mail_config, meter_config, statements, topic_config};
 use super::database::{Databases, Inbox};
 use crate::connection::Connection;
+use crate::health::Check;
 use crate::options::TopicOptions;
 use crate::plan::{SinkPlan, Target};
 
@@ -27,6 +28,7 @@ use crate::plan::{SinkPlan, Target};
 /// is a consumer of its own.
 pub struct Sinks {
     ready: BTreeMap<String, Ready>,
+    checks: BTreeMap<String, Check>,
     databases: Arc<Databases>,
 }
 
@@ -42,7 +44,7 @@ enum Ready {
 impl Sinks {
     /// None yet; databases are those that handlers and inboxes share.
     pub fn new(databases: Arc<Databases>) -> Self {
-        Self { ready: BTreeMap::new(), databases }
+        Self { ready: BTreeMap::new(), checks: BTreeMap::new(), databases }
     }
 
     /// Makes a sink ready, as far as that needs no database. `unread` is told when nobody reads standard output any
@@ -52,9 +54,20 @@ impl Sinks {
             Target::Stdout => Arc::new(Lines::writer("standard output", Stdout { unread: unread.clone() })),
             Target::File(path) => Arc::new(Lines::file(path)),
             Target::Exchange(connection, options) => {
-                Arc::new(Exchange::new(connection.url.reveal(), exchange_config(options)?)?)
+                let exchange = Arc::new(Exchange::new(connection.url.reveal(), exchange_config(options)?)?);
+                let checked = exchange.clone();
+                let check = move || {
+                    let exchange = checked.clone();
+                    async move { exchange.check().await }.boxed()
+                };
+                self.checks.insert(plan.name.clone(), Box::new(check));
+                exchange
             }
-            Target::Topic(connection, options) => topic(connection, options)?,
+            Target::Topic(connection, options) => {
+                let (topic, check) = topic(connection, options)?;
+                self.checks.insert(plan.name.clone(), check);
+                topic
+            }
             Target::Http(options) => Arc::new(Endpoint::new(endpoint_config(options)?)?),
             Target::Mail(connection, options) => {
                 let config = mail_config(options, connection.plaintext)?;
@@ -83,6 +96,11 @@ impl Sinks {
         };
         self.ready.insert(plan.name.clone(), Ready::Sink(sink));
         Ok(())
+    }
+
+    /// Ways to ask whether a sink on a broker can be reached, by name of the sink, over the connection that it uses itself.
+    pub fn take_checks(&mut self) -> BTreeMap<String, Check> {
+        std::mem::take(&mut self.checks)
     }
 
     /// The sink as a pipe has it; none if it could not be made ready.
@@ -155,13 +173,19 @@ impl Sink for Later {
 }
 
 #[cfg(feature = "kafka")]
-fn topic(connection: &Connection, options: &TopicOptions) -> Result<Arc<dyn Sink>> {
+fn topic(connection: &Connection, options: &TopicOptions) -> Result<(Arc<dyn Sink>, Check)> {
     let config = topic_config(options)?;
-    Ok(Arc::new(outbox::kafka::Topic::new(connection.url.reveal(), config)?))
+    let topic = Arc::new(outbox::kafka::Topic::new(connection.url.reveal(), config)?);
+    let checked = topic.clone();
+    let check = move || {
+        let topic = checked.clone();
+        async move { topic.check().await }.boxed()
+    };
+    Ok((topic, Box::new(check)))
 }
 
 #[cfg(not(feature = "kafka"))]
-fn topic(_: &Connection, options: &TopicOptions) -> Result<Arc<dyn Sink>> {
+fn topic(_: &Connection, options: &TopicOptions) -> Result<(Arc<dyn Sink>, Check)> {
     topic_config(options)?.check()?;
     Err(outbox::Error::new(ErrorKind::Config, super::WITHOUT_KAFKA))
 }

@@ -1,16 +1,16 @@
-//! `status`: how every pipe stands.
+//! `status`: how every pipe stands, and who runs it.
 
 use std::io;
 use std::time::Duration;
 
-use futures_util::future::join_all;
+use futures_util::future::{join, join_all};
 use jiff::Timestamp;
 use outbox::admin::{Activity, COUNTED_AT_MOST, CursorStatus, Entry, Filter};
 use serde_json::{Value, json};
 
 use super::args::StatusArgs;
 use super::output::Output;
-use super::{Opened, activity, choose, open};
+use super::{Opened, activity, choose, instances, open};
 use crate::options::Start;
 use crate::plan::{Plan, SourcePlan};
 use crate::quantity::{show_age, show_duration};
@@ -53,7 +53,15 @@ pub async fn status(args: &StatusArgs, plan: &Plan, output: &mut Output) -> anyh
             source.name
         ));
     }
-    let looks = join_all(sources.into_iter().map(|source| look(plan, source, args.activity))).await;
+    let pipes_of = |source: &str| plan.pipes_from(source).map(|pipe| pipe.name.clone()).collect::<Vec<_>>();
+    let pipes = args.source.as_deref().map(pipes_of);
+    let looks = join_all(sources.into_iter().map(|source| look(plan, source, args.activity)));
+    let (looks, instances) = join(looks, instances::read(plan, pipes.as_deref())).await;
+    // Whether all goes well is told by the sources; who does it is told besides.
+    let instances = instances.unwrap_or_else(|trouble| {
+        output.note(format_args!("{trouble}; {}", trouble.help()));
+        None
+    });
     let (mut rows, mut activities, mut troubles) = (Vec::new(), Vec::new(), Vec::new());
     for look in looks {
         rows.extend(look.rows);
@@ -61,7 +69,9 @@ pub async fn status(args: &StatusArgs, plan: &Plan, output: &mut Output) -> anyh
         troubles.extend(look.trouble);
     }
     if output.is_json() {
-        let mut shown = json!({ "pipes": rows.iter().map(to_json).collect::<Vec<_>>() });
+        let instances = instances.map(|seen| seen.iter().map(instances::to_json).collect::<Vec<_>>());
+        let mut shown =
+            json!({ "pipes": rows.iter().map(to_json).collect::<Vec<_>>(), "instances": instances });
         if args.activity {
             shown["activity"] =
                 activities.iter().map(|(source, seen)| activity::to_json(source, seen)).collect();
@@ -69,6 +79,7 @@ pub async fn status(args: &StatusArgs, plan: &Plan, output: &mut Output) -> anyh
         output.json(&shown)?;
     } else {
         write_table(&rows, output)?;
+        instances::write_table(instances.as_deref().unwrap_or_default(), output)?;
         activity::write_tables(&activities, output)?;
     }
     if args.activity && activities.is_empty() && troubles.is_empty() {

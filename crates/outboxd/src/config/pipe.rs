@@ -24,7 +24,7 @@ pub struct PipeConfig {
 }
 
 /// What has another meaning, or none, from one source to the next: where it was written is told.
-const BY_SOURCE: [&str; 12] = [
+const BY_SOURCE: [&str; 13] = [
     "on_dead",
     "attempts",
     "retry",
@@ -37,6 +37,7 @@ const BY_SOURCE: [&str; 12] = [
     "depth",
     "concurrency",
     "order",
+    "objective",
 ];
 
 impl PipeConfig {
@@ -61,6 +62,8 @@ pub(super) fn read_pipe(name: At<String>, section: Section<'_>) -> PipeConfig {
     section.duration("poll", millis(1)..=minutes(10), &mut options.poll);
     section.duration("drain", millis(0)..=minutes(60), &mut options.drain);
     section.choice("start", &Start::WORDS, &mut options.start);
+    section.duration_or_never("objective", secs(1)..=days(30), &mut options.objective);
+    section.duration("unready_after", secs(1)..=days(1), &mut options.unready_after);
     let set = BY_SOURCE.into_iter().filter_map(|key| Some((key, section.place_if_set(key)?))).collect();
     let place = section.place();
     section.finish(&[]);

@@ -4,11 +4,14 @@
 //! | --- | --- | --- |
 //! | `GET /metrics` | anybody who reaches it | the figures, as Prometheus reads them |
 //! | `GET /livez` | anybody who reaches it | 200 as long as the process serves |
+//! | `GET /readyz` | anybody who reaches it | 200 if every pipe is ready, else 503 and which are not |
+//! | `GET /health` | anybody who reaches it | the same, with how every pipe is |
 //! | `POST /v1/messages` | with a token | publishes a message: 200 confirmed, 202 kept |
 
 mod answer;
 mod figures;
 mod guard;
+mod health;
 mod listen;
 mod messages;
 mod request;
@@ -29,6 +32,7 @@ use tokio_util::sync::CancellationToken;
 
 pub use figures::Figures;
 
+use crate::health::Health;
 use crate::secret::Secret;
 use answer::Refusal;
 use listen::Limits;
@@ -41,6 +45,8 @@ pub struct HttpOptions {
     pub tokens: Vec<Secret>,
     /// What `/metrics` shows.
     pub figures: Figures,
+    /// What `/health` and `/readyz` show.
+    pub health: Arc<Health>,
 }
 
 /// A publisher, as soon as its store is open; or why that will not be.
@@ -106,6 +112,8 @@ fn router(shared: Arc<Shared>) -> Router {
         .layer(from_fn_with_state(Arc::clone(&shared), guard::token));
     let open = Router::new()
         .route("/livez", get(|| async { "ok\n" }))
+        .route("/readyz", get(health::readyz))
+        .route("/health", get(health::health))
         .route("/metrics", get(show_figures))
         .layer(from_fn_with_state(Arc::clone(&shared), guard::host));
     Router::new()
@@ -121,12 +129,12 @@ async fn show_figures(State(shared): State<Arc<Shared>>) -> ([(HeaderName, &'sta
 }
 
 async fn nowhere() -> Refusal {
-    let help = "there are POST /v1/messages, GET /metrics and GET /livez";
+    let help = "there are POST /v1/messages, GET /metrics, GET /health, GET /readyz and GET /livez";
     Refusal::new(StatusCode::NOT_FOUND, "there is nothing at this path", help)
 }
 
 async fn wrong_method() -> Refusal {
-    let help = "there are POST /v1/messages, GET /metrics and GET /livez";
+    let help = "there are POST /v1/messages, GET /metrics, GET /health, GET /readyz and GET /livez";
     Refusal::new(StatusCode::METHOD_NOT_ALLOWED, "this method does nothing here", help)
 }
 

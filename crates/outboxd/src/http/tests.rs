@@ -16,14 +16,23 @@ pub(super) struct Server {
     pub(super) addr: SocketAddr,
     broker: Recorder,
     outbox: Outbox,
+    health: Arc<Health>,
     stop: CancellationToken,
     serving: Serving,
+}
+
+fn health() -> Health {
+    let text = "[connections]\nshop = \"sqlite:shop.db\"\n[sources.orders]\non = \"shop\"\n[sinks.screen]\nstdout = true\n\
+        [pipes.relay]\nfrom = \"orders\"\nto = \"screen\"\n";
+    let checked = crate::plan::Plan::parse(std::path::Path::new("/srv/outboxd.toml"), text, &|_| None);
+    let plan = checked.expect("it is valid").plan;
+    Health::new("here:1", &plan, &plan.pipes.values().collect::<Vec<_>>())
 }
 
 fn options(listen: &str) -> HttpOptions {
     let tokens = vec![Secret::new(TOKEN), Secret::new("the-token-before")];
     let figures = Figures::install([("tested_seconds", &[1.0, 2.0][..])]).unwrap();
-    HttpOptions { listen: listen.parse().unwrap(), tokens, figures }
+    HttpOptions { listen: listen.parse().unwrap(), tokens, figures, health: Arc::new(health()) }
 }
 
 /// A server with publishers of these names, of which `late` is not ready and `broken` never will be.
@@ -44,8 +53,10 @@ pub(super) async fn server_within(limits: Limits, names: &[&str]) -> Server {
         ((*name).to_owned(), slot)
     };
     let publishers = names.iter().map(slot).collect();
-    let serving = serve_within(limits, options("127.0.0.1:0"), publishers, stop.clone()).await.unwrap();
-    Server { addr: serving.addr, broker, outbox, stop, serving }
+    let options = options("127.0.0.1:0");
+    let health = options.health.clone();
+    let serving = serve_within(limits, options, publishers, stop.clone()).await.unwrap();
+    Server { addr: serving.addr, broker, outbox, health, stop, serving }
 }
 
 /// Status, head and body of an answer.
@@ -98,6 +109,28 @@ async fn e4_a_message_is_confirmed_or_kept() {
     server.stop.cancel();
     server.serving.ended().await;
     assert!(TcpStream::connect(server.addr).await.is_err(), "it has gone");
+}
+
+#[tokio::test]
+async fn d8_a_pipe_that_stopped_for_good_is_named_and_nobody_is_ready() {
+    let server = server(&[]).await;
+    let look = async |path: &str| {
+        let (status, _, body) = ask(server.addr, &format!("GET {path} HTTP/1.1"), b"").await;
+        (status, serde_json::from_str::<Value>(&body).unwrap_or_else(|_| panic!("{body}")))
+    };
+    assert_eq!(look("/readyz").await, (200, serde_json::json!({ "ready": true, "not_ready": [] })));
+    let (status, body) = look("/health").await;
+    assert_eq!((status, &body["status"], &body["instance"]), (200, &"ok".into(), &"here:1".into()));
+    assert_eq!(body["pipes"][0]["state"], "starting", "{body}");
+    server.health.pipe("relay").unwrap().ended(Some("no table".to_owned()));
+    let (status, body) = look("/readyz").await;
+    let expected = serde_json::json!([{ "pipe": "relay", "reason": "stopped", "detail": "it has stopped for good: no table" }]);
+    assert_eq!((status, &body["not_ready"]), (503, &expected));
+    let (status, body) = look("/health").await;
+    assert_eq!(
+        (status, &body["status"], &body["pipes"][0]["cause"]),
+        (503, &"failing".into(), &"no table".into())
+    );
 }
 
 #[tokio::test]

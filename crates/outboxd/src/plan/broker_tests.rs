@@ -138,6 +138,7 @@ fn what_a_pipe_from_a_broker_cannot_say_is_told() {
         ("on_dead = \"skip\"", "the broker keeps dead letters apart"),
         ("lanes = 2", "pipes.notify.lanes: has no meaning"),
         ("lease = \"1m\"", "pipes.notify.lease: has no meaning"),
+        ("objective = \"5m\"", "a broker does not tell how old its oldest message is"),
         ("start = \"now\"", "where 'start' of the source says"),
         ("attempts = 3", "list the delays in 'retry' of the source"),
         ("retry = [\"1s\"]", "write 'retry' in the source"),

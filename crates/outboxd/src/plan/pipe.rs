@@ -12,7 +12,7 @@ use crate::options::{PipeOptions, SourceOptions};
 use crate::quantity::{show_duration, show_size};
 
 /// What a pipe from a broker cannot say, and what to do instead.
-const NOT_FROM_BROKERS: [(&str, &str); 8] = [
+const NOT_FROM_BROKERS: [(&str, &str); 9] = [
     ("on_dead", "the broker keeps dead letters apart, and the others of the key go on; remove it"),
     ("lanes", "start more relays, or use more partitions; remove it"),
     ("lease", "the broker itself knows who has which message; remove it"),
@@ -24,6 +24,7 @@ const NOT_FROM_BROKERS: [(&str, &str); 8] = [
     ("retry", "the broker keeps what waits: write 'retry' in the source"),
     ("retry_first", "list the delays in 'retry' of the source; remove it"),
     ("retry_most", "list the delays in 'retry' of the source; remove it"),
+    ("objective", "a broker does not tell how old its oldest message is; remove it"),
 ];
 
 /// Of a sink that takes messages one by one: so many at a time.

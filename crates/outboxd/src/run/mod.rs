@@ -16,6 +16,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::backends::{Databases, Opened, Sinks};
 use crate::cli::args::RunArgs;
+use crate::health::{Health, Heart, beat, look_at_sink};
 use crate::mistake::did_you_mean;
 use crate::plan::{PipePlan, Plan, Target};
 use crate::publishers;
@@ -36,10 +37,12 @@ pub async fn run(plan: &Plan, args: &RunArgs) -> anyhow::Result<Exit> {
     let only_stdout = chosen.iter().all(|pipe| plan.sinks[&pipe.to].target == Target::Stdout);
     let unread = if only_stdout { stop.clone() } else { CancellationToken::new() };
     declare(plan, &chosen, &stop).await;
+    let owner = owner_name(plan.relay.as_deref());
+    let health = Arc::new(Health::new(&owner, plan, &chosen));
     // Before the sinks: what they measure must have somewhere to go.
     let until = stop.child_token();
     let serving = match &plan.http {
-        Some(http) if !args.once => match publishers::listen(plan, http, &chosen, &until).await {
+        Some(http) if !args.once => match publishers::listen(plan, http, &chosen, &health, &until).await {
             Ok(serving) => Some(serving),
             // Another process with other pipes has the address, most likely.
             Err(error) if !publishers::are_served(plan, &chosen) => {
@@ -58,12 +61,12 @@ pub async fn run(plan: &Plan, args: &RunArgs) -> anyhow::Result<Exit> {
         if let Err(error) = sinks.prepare(sink, &unread) {
             let trouble = Trouble::at_sink("its pipes do not run: cannot use the sink", sink, &error);
             tracing::error!(sink = name, "{trouble}; {}", trouble.help());
+            health.pipes_to(name).iter().for_each(|pipe| pipe.ended(Some(trouble.to_string())));
             worst = trouble.exit;
         }
     }
     let ready = |pipe: &PipePlan| sinks.of_pipe(&plan.sinks[&pipe.to], &pipe.name);
     let chosen: Vec<_> = chosen.into_iter().filter_map(|pipe| Some((pipe, ready(pipe)?))).collect();
-    let owner = owner_name(plan.relay.as_deref());
     let mut tasks = JoinSet::new();
     for name in chosen.iter().map(|(pipe, _)| &pipe.from).collect::<BTreeSet<_>>() {
         let source = Arc::new(plan.sources[name].clone());
@@ -75,7 +78,8 @@ pub async fn run(plan: &Plan, args: &RunArgs) -> anyhow::Result<Exit> {
             owner: owner.clone(),
             stop: stop.clone(),
             once: args.once,
-            watched: serving.is_some(),
+            health: health.clone(),
+            is_served: serving.is_some(),
         };
         tasks.spawn(worker.work());
     }
@@ -90,7 +94,12 @@ pub async fn run(plan: &Plan, args: &RunArgs) -> anyhow::Result<Exit> {
     if serving.is_some() {
         watch::queues(plan, &upkeep);
         watch::errors(plan, &databases, &upkeep);
+        for (sink, check) in sinks.take_checks() {
+            tokio::spawn(look_at_sink(check, health.pipes_to(&sink), upkeep.clone()));
+        }
     }
+    let (heart_stop, heart) = (CancellationToken::new(), Heart::new(plan, health, databases));
+    let beating = heart.filter(|_| !args.once).map(|heart| tokio::spawn(beat(heart, heart_stop.clone())));
     tracing::info!(owner, pipes = chosen.len(), "outboxd is up");
     while let Some(ended) = tasks.join_next().await {
         let exit = ended.unwrap_or_else(|panic| {
@@ -102,8 +111,12 @@ pub async fn run(plan: &Plan, args: &RunArgs) -> anyhow::Result<Exit> {
         }
     }
     until.cancel();
+    heart_stop.cancel();
     if let Some(serving) = serving {
         serving.ended().await;
+    }
+    if let Some(beating) = beating {
+        let _ = beating.await;
     }
     tracing::info!("outboxd is down");
     Ok(worst)

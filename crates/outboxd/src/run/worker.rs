@@ -12,10 +12,11 @@ use tokio_util::sync::CancellationToken;
 
 use super::upkeep::retain;
 use crate::backends::Opened;
+use crate::health::{Health, Watched, look_at_source};
 use crate::once::{self, Lane};
 use crate::plan::{PipePlan, SourcePlan};
 use crate::trouble::{Exit, Trouble};
-use crate::watch;
+use crate::watch::Stands;
 
 /// How long a source that cannot be opened is left alone.
 pub const RECONNECT: Backoff = Backoff { first: Duration::from_secs(1), most: Duration::from_secs(30) };
@@ -27,8 +28,9 @@ pub(super) struct SourceWorker {
     pub(super) owner: String,
     pub(super) stop: CancellationToken,
     pub(super) once: bool,
-    /// Somebody can read the figures.
-    pub(super) watched: bool,
+    pub(super) health: Arc<Health>,
+    /// Whether anybody can ask how the pipes are.
+    pub(super) is_served: bool,
 }
 
 impl SourceWorker {
@@ -38,6 +40,7 @@ impl SourceWorker {
             Ok(None) => return Exit::Ok,
             Err(trouble) => {
                 tracing::error!(source = self.source.name, "{trouble}; {}", trouble.help());
+                self.watched().for_each(|pipe| pipe.ended(Some(trouble.to_string())));
                 return trouble.exit;
             }
         };
@@ -47,8 +50,10 @@ impl SourceWorker {
         if let (Some(age), Some(log), false) = (self.source.retention(), opened.log(), self.once) {
             tokio::spawn(retain(self.source.clone(), log.clone(), age, stop.clone()));
         }
-        if let (Some(log), true) = (opened.log(), self.watched) {
-            tokio::spawn(watch::outbox(self.source.clone(), log.clone(), stop.clone()));
+        if let (true, Some(log)) = (self.is_served, opened.log()) {
+            let pipes = self.watched().cloned().collect();
+            let stands = Stands::new(&self.source.name);
+            tokio::spawn(look_at_source(log.clone(), stands, pipes, self.owner.clone(), stop.clone()));
         }
         let mut running = JoinSet::new();
         let (mut lanes, mut names) = (Vec::new(), HashMap::new());
@@ -57,7 +62,11 @@ impl SourceWorker {
                 let built = build(pipe, source, sink.clone());
                 let ended = CancellationToken::new();
                 lanes.push(Lane { pipe: pipe.clone(), lane, stats: built.stats(), ended: ended.clone() });
-                let run = run_pipe(pipe.clone(), self.source.clone(), built, stop.clone());
+                let watched = self.health.pipe(&pipe.name).cloned();
+                if let Some(watched) = &watched {
+                    watched.started(built.stats());
+                }
+                let run = run_pipe(pipe.clone(), self.source.clone(), built, watched, stop.clone());
                 let task = running.spawn(async move {
                     // Also by a panic.
                     let _ended = ended.drop_guard();
@@ -79,7 +88,11 @@ impl SourceWorker {
             let mut worst = Exit::Ok;
             while let Some(ended) = running.join_next().await {
                 let exit = ended.unwrap_or_else(|panic| {
-                    tracing::error!(pipe = names.get(&panic.id()), %panic, "a pipe ended by a bug");
+                    let name = names.get(&panic.id());
+                    tracing::error!(pipe = name, %panic, "a pipe ended by a bug");
+                    if let Some(pipe) = name.and_then(|name| self.health.pipe(name)) {
+                        pipe.ended(Some("it ended by a bug; the log has more".to_owned()));
+                    }
                     Exit::Failed
                 });
                 worst = if worst == Exit::Ok { exit } else { worst };
@@ -90,6 +103,11 @@ impl SourceWorker {
         };
         let (watched, finished) = tokio::join!(watch, finish);
         if watched == Exit::Ok { finished } else { watched }
+    }
+
+    /// The pipes of this source, as others see them.
+    fn watched(&self) -> impl Iterator<Item = &Arc<Watched>> {
+        self.pipes.iter().filter_map(|(pipe, _)| self.health.pipe(&pipe.name))
     }
 
     /// Opens the source; nothing if the stop came first. What is out of reach is waited for, unless the run is to
@@ -108,6 +126,7 @@ impl SourceWorker {
             if self.once || !error.is_temporary() {
                 return Err(trouble);
             }
+            self.watched().for_each(|pipe| pipe.source_failed(trouble.to_string()));
             failures += 1;
             if failures == 1 {
                 tracing::warn!(source = self.source.name, "{trouble}; trying again");
@@ -143,7 +162,14 @@ fn build(plan: &PipePlan, source: Arc<dyn Source>, sink: Arc<dyn Sink>) -> Pipe 
         .watch(Figures::new(&plan.name))
 }
 
-async fn run_pipe(plan: PipePlan, source: Arc<SourcePlan>, pipe: Pipe, stop: CancellationToken) -> Exit {
+async fn run_pipe(
+    plan: PipePlan,
+    source: Arc<SourcePlan>,
+    pipe: Pipe,
+    watched: Option<Arc<Watched>>,
+    stop: CancellationToken,
+) -> Exit {
+    let ended = |why: Option<String>| watched.iter().for_each(|pipe| pipe.ended(why.clone()));
     let stats: Arc<Stats> = pipe.stats();
     tracing::info!(pipe = plan.name, from = plan.from, to = plan.to, "started");
     let result = pipe.run(stop).await;
@@ -151,11 +177,13 @@ async fn run_pipe(plan: PipePlan, source: Arc<SourcePlan>, pipe: Pipe, stop: Can
     match result {
         Ok(()) => {
             tracing::info!(pipe = plan.name, delivered, retried, dead, "stopped");
+            ended(None);
             Exit::Ok
         }
         Err(error) => {
             let trouble = Trouble::at_source("the pipe has stopped", &source, &error);
             tracing::error!(pipe = plan.name, delivered, retried, dead, "{trouble}; {}", trouble.help());
+            ended(Some(trouble.to_string()));
             trouble.exit
         }
     }

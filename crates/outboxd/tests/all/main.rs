@@ -16,6 +16,7 @@ mod exit_codes;
 mod figures;
 mod first_steps;
 mod handlers;
+mod health;
 mod init_from;
 mod inventory;
 mod kafka;

@@ -1,0 +1,270 @@
+//! What is known of one pipe of this process.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use jiff::Timestamp;
+use outbox::Stats;
+
+use crate::plan::PipePlan;
+
+/// A pipe, from before it starts until after it has ended.
+#[derive(Debug)]
+pub struct Watched {
+    /// Its name.
+    pub name: String,
+    /// The name of its source.
+    pub from: String,
+    /// The name of its sink.
+    pub to: String,
+    limits: Limits,
+    known: Mutex<Known>,
+}
+
+/// What a pipe may take.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// So long its sink or its source may be away.
+    pub away: Duration,
+    /// So long messages may be there without one of them being settled.
+    pub stall: Duration,
+    /// So old its oldest message may be.
+    pub objective: Option<Duration>,
+}
+
+/// Somebody who does not answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Away {
+    /// Since when.
+    pub since: Timestamp,
+    /// What was heard last.
+    pub why: String,
+}
+
+#[derive(Debug, Default)]
+struct Known {
+    lanes: Vec<Arc<Stats>>,
+    running: usize,
+    /// Why it has ended for good.
+    ended: Option<String>,
+    source_away: Option<Away>,
+    sink_away: Option<Away>,
+    lag: Option<Duration>,
+    /// Since when there is something to claim and nothing was worked off, with what was worked off by then.
+    pending: Option<(Timestamp, u64)>,
+}
+
+/// How far a pipe has come.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Phase {
+    /// Its source is not open yet.
+    Starting,
+    /// It runs.
+    Running,
+    /// It has ended; with the reason, unless it was told to.
+    Ended(Option<String>),
+}
+
+/// A pipe as it is at a moment.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct View {
+    /// Its name.
+    pub pipe: String,
+    /// The name of its source.
+    pub from: String,
+    /// The name of its sink.
+    pub to: String,
+    /// How far it has come.
+    pub phase: Phase,
+    /// Its breaker is open.
+    pub open: Option<Away>,
+    /// Its sink was looked at and is away.
+    pub sink_away: Option<Away>,
+    /// Its source is away.
+    pub source_away: Option<Away>,
+    /// Since when messages are there and none is settled.
+    pub unmoved_since: Option<Timestamp>,
+    /// When a message was last settled.
+    pub last_message_at: Option<Timestamp>,
+    /// Since the start.
+    pub delivered: u64,
+    /// Attempts since the start.
+    pub failed: u64,
+    /// Claimed and not settled.
+    pub in_flight: u64,
+    /// Age of the oldest message that is neither done nor dead, when it was last asked for.
+    pub lag: Option<Duration>,
+    /// What the pipe may take.
+    pub limits: Limits,
+}
+
+impl Watched {
+    /// A pipe that has not started; `timeout` is how long its sink may take for a delivery.
+    pub fn new(plan: &PipePlan, timeout: Duration) -> Self {
+        let options = &plan.options;
+        let stall = options.unready_after.max(options.lease).max(timeout * 2);
+        let limits = Limits { away: options.unready_after, stall, objective: options.objective };
+        let (name, from, to) = (plan.name.clone(), plan.from.clone(), plan.to.clone());
+        Self { name, from, to, limits, known: Mutex::default() }
+    }
+
+    fn known(&self) -> MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Its source cannot be opened for now.
+    pub fn source_failed(&self, why: impl Into<String>) {
+        mark(&mut self.known().source_away, Some(why.into()));
+    }
+
+    /// One of its lanes runs.
+    pub fn started(&self, stats: Arc<Stats>) {
+        let mut known = self.known();
+        known.source_away = None;
+        known.lanes.push(stats);
+        known.running += 1;
+    }
+
+    /// One of its lanes has ended; with the reason, unless it was told to.
+    pub fn ended(&self, why: Option<String>) {
+        let mut known = self.known();
+        known.running = known.running.saturating_sub(1);
+        known.ended = known.ended.take().or(why);
+    }
+
+    /// Its sink was looked at.
+    pub fn sink_looked_at(&self, found: Result<(), String>) {
+        mark(&mut self.known().sink_away, found.err());
+    }
+
+    /// Its source was looked at: how old the oldest message is, and whether there is any that is ours to claim.
+    pub fn source_looked_at(&self, lag: Option<Duration>, pending: bool) {
+        let mut known = self.known();
+        let worked = known.lanes.iter().map(|lane| worked_off(lane)).sum();
+        known.lag = lag;
+        known.pending = match known.pending {
+            Some((since, before)) if pending && before == worked => Some((since, before)),
+            _ => pending.then(|| (Timestamp::now(), worked)),
+        };
+    }
+
+    /// The pipe as it is now.
+    pub fn view(&self) -> View {
+        let known = self.known();
+        let lanes = &known.lanes;
+        let sum = |count: fn(&Stats) -> u64| lanes.iter().map(|lane| count(lane)).sum();
+        let open = |lane: &Arc<Stats>| {
+            let (since, cause) = lane.open_since().zip(lane.open_cause())?;
+            Some(Away { since, why: cause.to_string() })
+        };
+        let source_away = |lane: &Arc<Stats>| {
+            let (since, why) = lane.source_away()?;
+            Some(Away { since, why })
+        };
+        let unmoved = lanes.iter().filter_map(|lane| lane.unmoved_since());
+        View {
+            pipe: self.name.clone(),
+            from: self.from.clone(),
+            to: self.to.clone(),
+            phase: match (&known.ended, lanes.is_empty(), known.running) {
+                (Some(why), ..) => Phase::Ended(Some(why.clone())),
+                (None, true, _) => Phase::Starting,
+                (None, false, 0) => Phase::Ended(None),
+                _ => Phase::Running,
+            },
+            open: lanes.iter().filter_map(open).min_by_key(|away| away.since),
+            sink_away: known.sink_away.clone(),
+            source_away: known
+                .source_away
+                .clone()
+                .or_else(|| lanes.iter().filter_map(source_away).min_by_key(|away| away.since)),
+            unmoved_since: unmoved.chain(known.pending.map(|(since, _)| since)).min(),
+            last_message_at: lanes.iter().filter_map(|lane| lane.last_message_at()).max(),
+            delivered: sum(Stats::delivered),
+            failed: sum(|lane| lane.retried() + lane.dead()),
+            in_flight: sum(Stats::in_flight),
+            lag: known.lag,
+            limits: self.limits,
+        }
+    }
+}
+
+/// What a lane has done, so that a change of it is a step forward.
+fn worked_off(lane: &Stats) -> u64 {
+    lane.claimed() + lane.skipped() + lane.delivered() + lane.retried() + lane.dead()
+}
+
+/// The newest reason stands; away since the first.
+fn mark(away: &mut Option<Away>, why: Option<String>) {
+    let since = away.as_ref().map_or_else(Timestamp::now, |away| away.since);
+    *away = why.map(|why| Away { since, why });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::options::PipeOptions;
+
+    fn watched() -> Watched {
+        let options = PipeOptions { unready_after: Duration::from_secs(5), ..PipeOptions::default() };
+        let plan = PipePlan { name: "relay".into(), from: "orders".into(), to: "events".into(), options };
+        Watched::new(&plan, Duration::from_secs(40))
+    }
+
+    #[test]
+    fn d8_a_slow_delivery_is_no_stall() {
+        let limits = watched().view().limits;
+        assert_eq!((limits.away, limits.stall), (Duration::from_secs(5), Duration::from_secs(80)));
+    }
+
+    #[test]
+    fn d8_a_pipe_starts_runs_and_ends() {
+        let pipe = watched();
+        assert_eq!(pipe.view().phase, Phase::Starting);
+        pipe.source_failed("away");
+        let first = pipe.view().source_away.unwrap();
+        pipe.source_failed("still away");
+        let second = pipe.view().source_away.unwrap();
+        assert_eq!((second.since, second.why.as_str()), (first.since, "still away"));
+        pipe.started(Arc::default());
+        pipe.started(Arc::default());
+        assert_eq!((pipe.view().phase, pipe.view().source_away), (Phase::Running, None));
+        pipe.ended(None);
+        assert_eq!(pipe.view().phase, Phase::Running, "one lane is left");
+        pipe.ended(None);
+        assert_eq!(pipe.view().phase, Phase::Ended(None));
+    }
+
+    #[test]
+    fn d8_a_lane_that_cannot_go_on_is_told_while_others_run() {
+        let pipe = watched();
+        pipe.started(Arc::default());
+        pipe.started(Arc::default());
+        pipe.ended(Some("no table".to_owned()));
+        pipe.ended(None);
+        assert_eq!(pipe.view().phase, Phase::Ended(Some("no table".to_owned())));
+    }
+
+    #[test]
+    fn d8_what_is_pending_stands_still_until_something_is_worked_off() {
+        let pipe = watched();
+        pipe.started(Arc::default());
+        pipe.source_looked_at(Some(Duration::from_secs(1)), true);
+        let since = pipe.view().unmoved_since.unwrap();
+        pipe.source_looked_at(Some(Duration::from_secs(2)), true);
+        assert_eq!((pipe.view().unmoved_since, pipe.view().lag), (Some(since), Some(Duration::from_secs(2))));
+        pipe.source_looked_at(None, false);
+        assert_eq!((pipe.view().unmoved_since, pipe.view().lag), (None, None));
+    }
+
+    #[test]
+    fn d8_a_sink_is_away_until_it_was_seen() {
+        let pipe = watched();
+        pipe.sink_looked_at(Err("refused".to_owned()));
+        let since = pipe.view().sink_away.unwrap().since;
+        pipe.sink_looked_at(Err("no answer".to_owned()));
+        assert_eq!(pipe.view().sink_away, Some(Away { since, why: "no answer".to_owned() }));
+        pipe.sink_looked_at(Ok(()));
+        assert_eq!(pipe.view().sink_away, None);
+    }
+}
