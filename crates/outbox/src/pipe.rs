@@ -20,6 +20,7 @@ use crate::policy::{Backoff, Breaker, Change, Outage, Verdict};
 use crate::setup::{BUSY_PAUSE, Pipe};
 use crate::sink::{Cause, Outcome, code};
 use crate::source::{Claim, Source};
+use crate::stats::Stats;
 use crate::tell::{self, Cycle};
 use crate::watch::Judged;
 
@@ -165,11 +166,11 @@ impl Run {
         }
         let Some(decided) = self.lineup.take_decided() else { return };
         let source = self.pipe.source.clone();
-        let name = self.pipe.name.clone();
+        let (name, stats) = (self.pipe.name.clone(), self.pipe.stats.clone());
         self.settling = Some(
             async move {
                 failpoint::pass("settling");
-                let result = settle(&*source, &decided, &name).await;
+                let result = settle(&*source, &decided, &name, &stats).await;
                 failpoint::pass("settled");
                 (decided, result)
             }
@@ -263,8 +264,8 @@ impl Run {
         if self.source_failures > 0 {
             tracing::info!(pipe = self.pipe.name, "the source is back");
             self.source_failures = 0;
-            self.pipe.stats.set_source_away(None);
         }
+        self.pipe.stats.set_source_away(None);
         let (count, skipped) = (claim.messages.len(), claim.skipped());
         self.pipe.stats.add_skipped(skipped);
         if count + skipped == 0 {
@@ -348,6 +349,7 @@ impl Run {
     fn on_settled(&mut self, decided: Decided, result: Result<()>) -> Result<()> {
         match result {
             Ok(()) => {
+                self.pipe.stats.set_source_away(None);
                 self.pipe.stats.count(&decided.verdicts);
                 self.cycle.note(&decided.verdicts);
                 self.lineup.settled(decided.number, self.newest_claim, self.claiming);
@@ -392,7 +394,7 @@ impl Run {
 }
 
 /// Settles, again and again while the source does not answer and the claim is still ours.
-async fn settle(source: &dyn Source, decided: &Decided, pipe: &str) -> Result<()> {
+async fn settle(source: &dyn Source, decided: &Decided, pipe: &str, stats: &Stats) -> Result<()> {
     let mut failures = 0;
     loop {
         let error = match source.settle(&decided.claim, &decided.verdicts).await {
@@ -404,6 +406,7 @@ async fn settle(source: &dyn Source, decided: &Decided, pipe: &str) -> Result<()
                 .caused_by(error));
         }
         failures += 1;
+        stats.set_source_away(Some(error.chain()));
         if failures == 1 {
             tracing::warn!(pipe, error = error.chain(), "could not settle; trying again");
         }

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that fails should say where")]
 
+mod away;
 #[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
 mod beats;
 #[cfg(all(feature = "postgres", feature = "rabbitmq"))]

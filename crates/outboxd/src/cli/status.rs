@@ -59,7 +59,14 @@ pub async fn status(args: &StatusArgs, plan: &Plan, output: &mut Output) -> anyh
     let (looks, instances) = join(looks, instances::read(plan, pipes.as_deref())).await;
     // Whether all goes well is told by the sources; who does it is told besides.
     let instances = instances.unwrap_or_else(|trouble| {
-        output.note(format_args!("{trouble}; {}", trouble.help()));
+        // A database that is told of as a source is not told of twice.
+        let is_audit = |look: &Look| {
+            let connection = &plan.sources[&look.source].connection.name;
+            plan.audit.as_ref().is_some_and(|audit| audit.connection.name == *connection)
+        };
+        if !looks.iter().any(|look| look.trouble.is_some() && is_audit(look)) {
+            output.note(format_args!("{trouble}; {}", trouble.help()));
+        }
         None
     });
     let (mut rows, mut activities, mut troubles) = (Vec::new(), Vec::new(), Vec::new());

@@ -222,9 +222,9 @@ mod tests {
         let pipe = watched();
         assert_eq!(pipe.view().phase, Phase::Starting);
         pipe.source_failed("away");
-        let first = pipe.view().source_away.unwrap();
+        let first = pipe.view().source_away.expect("it is away");
         pipe.source_failed("still away");
-        let second = pipe.view().source_away.unwrap();
+        let second = pipe.view().source_away.expect("it is away");
         assert_eq!((second.since, second.why.as_str()), (first.since, "still away"));
         pipe.started(Arc::default());
         pipe.started(Arc::default());
@@ -250,7 +250,7 @@ mod tests {
         let pipe = watched();
         pipe.started(Arc::default());
         pipe.source_looked_at(Some(Duration::from_secs(1)), true);
-        let since = pipe.view().unmoved_since.unwrap();
+        let since = pipe.view().unmoved_since.expect("it stands still");
         pipe.source_looked_at(Some(Duration::from_secs(2)), true);
         assert_eq!((pipe.view().unmoved_since, pipe.view().lag), (Some(since), Some(Duration::from_secs(2))));
         pipe.source_looked_at(None, false);
@@ -261,7 +261,7 @@ mod tests {
     fn d8_a_sink_is_away_until_it_was_seen() {
         let pipe = watched();
         pipe.sink_looked_at(Err("refused".to_owned()));
-        let since = pipe.view().sink_away.unwrap().since;
+        let since = pipe.view().sink_away.expect("it is away").since;
         pipe.sink_looked_at(Err("no answer".to_owned()));
         assert_eq!(pipe.view().sink_away, Some(Away { since, why: "no answer".to_owned() }));
         pipe.sink_looked_at(Ok(()));

@@ -98,8 +98,10 @@ pub async fn run(plan: &Plan, args: &RunArgs) -> anyhow::Result<Exit> {
             tokio::spawn(look_at_sink(check, health.pipes_to(&sink), upkeep.clone()));
         }
     }
-    let (heart_stop, heart) = (CancellationToken::new(), Heart::new(plan, health, databases));
-    let beating = heart.filter(|_| !args.once).map(|heart| tokio::spawn(beat(heart, heart_stop.clone())));
+    // A run that ends by itself is nobody to look for.
+    let heart = if args.once { None } else { Heart::new(plan, health, databases) };
+    let heart_stop = CancellationToken::new();
+    let beating = heart.map(|heart| tokio::spawn(beat(heart, heart_stop.clone())));
     tracing::info!(owner, pipes = chosen.len(), "outboxd is up");
     while let Some(ended) = tasks.join_next().await {
         let exit = ended.unwrap_or_else(|panic| {

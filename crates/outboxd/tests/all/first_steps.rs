@@ -44,10 +44,8 @@ fn init_does_not_overwrite_unless_told() {
 fn status_tells_of_every_pipe() {
     let program = Program::migrated(RELAY);
     let before = program.json(&["status"]);
-    assert_eq!(
-        before,
-        json!({ "pipes": [{ "source": "orders", "pipe": "relay", "started": false, "lag_seconds": null }] })
-    );
+    let pipe = json!({ "source": "orders", "pipe": "relay", "started": false, "lag_seconds": null });
+    assert_eq!(before, json!({ "pipes": [pipe], "instances": [] }));
     assert!(program.ok(&["status"]).contains("not started"));
     program.make_folder("out");
     program.send("a");

@@ -219,5 +219,7 @@ async fn d8_without_a_place_for_beats_the_pipes_run_all_the_same() {
         let ran = program.run(&["status", "--format", "json"]);
         let shown: Value = serde_json::from_str(&ran.stdout).unwrap();
         assert_eq!((ran.code, &shown["instances"]), (0, &Value::Null), "{ran:#?}");
+        let is_away = words.contains("trying again");
+        assert_eq!(ran.stderr.contains("cannot tell which instances run"), is_away, "{ran:#?}");
     }
 }
