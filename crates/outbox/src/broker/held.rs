@@ -3,7 +3,7 @@
 //! It is one consumer's memory. A broker tells nobody what is in its retry queues, so what another consumer moved
 //! there is not known here: order through retries needs one consumer per queue (or per partition).
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -22,7 +22,7 @@ struct Line {
     /// Those in a retry queue, until about when.
     away: BTreeMap<u64, (MessageId, Instant)>,
     /// Those that have come back, to be delivered.
-    here: BTreeSet<u64>,
+    here: BTreeMap<u64, MessageId>,
     /// The delay of the queue in which they wait; those behind follow the first there.
     step: Duration,
 }
@@ -43,9 +43,9 @@ impl Line {
         false
     }
 
-    fn come(&mut self, number: u64) {
+    fn come(&mut self, number: u64, id: &MessageId) {
         self.away.remove(&number);
-        self.here.insert(number);
+        self.here.insert(number, id.clone());
     }
 
     fn leave(&mut self, id: &MessageId, until: Instant) {
@@ -91,7 +91,7 @@ impl Held {
             return Came::New;
         }
         let Some(number) = number else { return Came::New };
-        line.come(number);
+        line.come(number, id);
         Came::Back
     }
 
@@ -113,7 +113,7 @@ impl Held {
     pub(crate) fn follows(&self, key: &str, id: &MessageId) -> bool {
         let Some(line) = self.keys.get(key) else { return false };
         let before = line.numbers.get(id).copied().unwrap_or(u64::MAX);
-        line.here.first().is_some_and(|first| *first < before)
+        line.here.first_key_value().is_some_and(|(first, _)| *first < before)
     }
 
     /// A message is in a retry queue for `step`.
@@ -138,22 +138,22 @@ impl Held {
         }
     }
 
-    /// A message that had come back was put back untried: until it comes again it is away.
-    #[cfg(feature = "kafka")]
+    /// A message that had come back was put back untried: until it comes again it is away. One that came later may be
+    /// handed out before it.
     pub(crate) fn released(&mut self, key: &str, id: &MessageId, now: Instant) {
         if let Some(line) = self.keys.get_mut(key).filter(|line| line.numbers.contains_key(id)) {
             line.leave(id, now);
         }
     }
 
-    /// What was here has gone back to the broker, which hands it out anew in its order, to us or to another.
+    /// What was here has gone back to the broker, which hands it out anew in its own order, to us or to another. That is
+    /// the order in which it came, and what had waited came late: it is away again.
     #[cfg(feature = "rabbitmq")]
-    pub(crate) fn lose(&mut self) {
-        self.keys.retain(|_, line| {
+    pub(crate) fn lose(&mut self, now: Instant) {
+        for line in self.keys.values_mut() {
             let here = std::mem::take(&mut line.here);
-            line.numbers.retain(|_, number| !here.contains(number));
-            !line.is_empty()
-        });
+            line.away.extend(here.into_iter().map(|(number, id)| (number, (id, now))));
+        }
     }
 
     /// A message is done with, one way or the other.
@@ -228,7 +228,19 @@ mod tests {
     }
 
     #[test]
-    #[cfg(feature = "kafka")]
+    #[cfg(feature = "rabbitmq")]
+    fn what_went_back_to_the_broker_is_away_until_it_comes_again() {
+        let (mut held, now) = (Held::default(), Instant::now());
+        held.moved("k", &id("1"), STEP, now);
+        held.moved("k", &id("2"), STEP, now);
+        assert_eq!(held.came("k", &id("1")), Came::Back);
+        held.lose(now);
+        assert_eq!(held.came("k", &id("3")), Came::Held, "it may be handed out first");
+        assert_eq!(held.came("k", &id("2")), Came::Held);
+        assert_eq!((held.came("k", &id("1")), held.came("k", &id("2"))), (Came::Back, Came::Back));
+    }
+
+    #[test]
     fn what_is_released_is_away_until_it_comes_again() {
         let (mut held, now) = (Held::default(), Instant::now());
         held.moved("k", &id("1"), STEP, now);

@@ -147,8 +147,10 @@ impl WorkQueue {
                 Verdict::Behind => key.as_deref().and_then(|key| held.step(key)),
                 _ => None,
             };
-            if let (Some(key), Some(wait)) = (key, wait) {
-                held.moved(key, id, wait, now);
+            match (key, wait) {
+                (Some(key), Some(wait)) => held.moved(key, id, wait, now),
+                (Some(key), None) => held.released(key, id, now),
+                (None, _) => {}
             }
             stay.push((Taken { letter, read }, wait));
         }

@@ -99,7 +99,7 @@ impl WorkQueue {
         if let Some(lost) = reader.take_if(|reader| reader.desk.is_lost()) {
             lost.desk.lose();
             self.link.forget(&lost.desk.session).await;
-            lock(&self.held).lose();
+            lock(&self.held).lose(Instant::now());
             if lost.desk.is_in_use() {
                 return Err(self.lost());
             }
@@ -301,7 +301,7 @@ impl Source for WorkQueue {
     async fn close(&self) -> Result<()> {
         let Some(Reader { consumer, desk, .. }) = self.reader.lock().await.take() else { return Ok(()) };
         drop(consumer);
-        lock(&self.held).lose();
+        lock(&self.held).lose(Instant::now());
         let closed = desk.close().await;
         self.link.forget(&desk.session).await;
         closed.map_err(|error| into_error(&publish_fault(&self.place, &error).into_cause()))

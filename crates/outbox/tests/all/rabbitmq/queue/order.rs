@@ -124,3 +124,43 @@ async fn what_follows_one_that_came_back_is_not_claimed_as_the_first_of_its_key(
     assert_eq!((text(&first.messages[0]), text(&second.messages[0])), ("a000".to_owned(), "a001".to_owned()));
     assert!(first.is_set_aside() && !second.is_set_aside());
 }
+
+/// What has waited comes back behind what came meanwhile. Given back untried, or lost with the connection, both come again in
+/// that order, and the later one of the key must not go first.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn d5_what_came_back_and_was_given_back_is_not_overtaken_by_what_came_meanwhile() {
+    let Some(scene) = Scene::shared().await else { return };
+    let config = bound(&scene, &[300]).await;
+    let source = WorkQueue::new(&scene.url, config).unwrap();
+    send(&scene, &[named("a", 0)]).await;
+    let claim = async || {
+        let asked = async {
+            loop {
+                let claim = source.claim(1).await.unwrap();
+                if !claim.messages.is_empty() {
+                    return claim;
+                }
+                source.wait(Duration::from_millis(20)).await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(20), asked).await.expect("nothing came")
+    };
+    let retry = Verdict::Retry { after: Duration::ZERO, attempts: 1, cause: outbox::Cause::new("X", "x") };
+    let first = claim().await;
+    source.settle(&first, &[retry]).await.unwrap();
+    send(&scene, &[named("a", 1)]).await;
+    for is_lost in [false, true, false] {
+        let (later, first) = (claim().await, claim().await);
+        assert_eq!(
+            (text(&later.messages[0]), text(&first.messages[0])),
+            ("a001".to_owned(), "a000".to_owned())
+        );
+        assert!(later.is_held(0) && !first.is_held(0), "lost: {is_lost}");
+        if is_lost {
+            source.close().await.unwrap();
+        } else {
+            source.settle(&later, &[Verdict::Released]).await.unwrap();
+            source.settle(&first, &[Verdict::Released]).await.unwrap();
+        }
+    }
+}
