@@ -31,7 +31,12 @@ fn asked(expr: &str) -> Vec<Asked> {
                 match word {
                     "by" | "without" | "on" | "ignoring" | "group_left" | "group_right" => after(next, ')'),
                     "and" | "or" | "unless" | "bool" | "offset" => next,
-                    _ if next.trim_start().starts_with('(') => next,
+                    _ if ["(", "by (", "without ("]
+                        .iter()
+                        .any(|begin| next.trim_start().starts_with(begin)) =>
+                    {
+                        next
+                    }
                     _ => {
                         asked.push((word.to_owned(), labels(next)));
                         next.strip_prefix('{').map_or(next, |selector| after(selector, '}'))
