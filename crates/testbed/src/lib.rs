@@ -1,5 +1,5 @@
-//! Private servers for the tests: PostgreSQL, MariaDB, RabbitMQ, Kafka, pgbouncer, a mail server, and a network that
-//! fails on command.
+//! Private servers for the tests: PostgreSQL, MariaDB, RabbitMQ, Kafka, pgbouncer, a mail server, Prometheus, and a
+//! network that fails on command.
 //!
 //! Every server runs in a temporary folder on a free port of 127.0.0.1; one that runs already is never
 //! touched. It ends with the process that started it, however that ends. A test asks for the shared
@@ -25,6 +25,7 @@ mod missing;
 mod pgbouncer;
 mod port;
 mod postgres;
+mod prometheus;
 mod proxy;
 mod rabbitmq;
 mod run;
@@ -39,6 +40,7 @@ pub use mariadb::MariaDb;
 pub use missing::{Missing, SKIPS, available, in_ci, skip};
 pub use pgbouncer::PgBouncer;
 pub use postgres::{Database, Postgres};
+pub use prometheus::{Alert, Prometheus, Rule, Sample, promtool};
 pub use proxy::Proxy;
 pub use rabbitmq::{RabbitMq, Vhost};
 pub use run::with;

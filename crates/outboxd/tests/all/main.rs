@@ -26,6 +26,7 @@ mod mapped;
 mod mysql;
 mod presets;
 mod program;
+mod prometheus;
 mod publisher;
 mod queues;
 mod repair;

@@ -5,6 +5,7 @@ mod kafka;
 mod lifetime;
 mod mariadb;
 mod postgres;
+mod prometheus;
 mod proxy;
 mod rabbitmq;
 mod smtp;
