@@ -13,6 +13,7 @@ mod init_from;
 mod list;
 mod migrate;
 mod person;
+mod progress;
 mod purge;
 mod repair;
 mod replay;
