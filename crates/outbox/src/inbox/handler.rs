@@ -154,16 +154,23 @@ where
 
     /// The connection broke under the only message of a transaction, after its handler had ended well.
     async fn broke(&self, message: &Message, error: &Error) -> Result<Vec<Outcome>, Broken> {
+        Ok(vec![match self.blame(message, Some(error)).await? {
+            // Only the answer to the commit got lost.
+            true => Outcome::Delivered,
+            false => Outcome::rejected(Cause::new(code::HANDLER, error.chain())),
+        }])
+    }
+
+    /// Asks on another connection whether the database is there, and whether it knows the message. Where it is, a
+    /// connection that broke under the message is an outage still, unless that happens to it time after time.
+    async fn blame(&self, message: &Message, broke: Option<&Error>) -> Result<bool, Broken> {
         let ids = [&message.id];
         let known = self.inbox.known(&self.consumer, &ids);
-        match within(ASK, "asking what is handled", known).await {
-            Err(error) if error.is_temporary() => Err(Broken::outage(&error)),
-            // Only the answer to the commit got lost.
-            Ok(known) if known.first() == Some(&true) => Ok(vec![Outcome::Delivered]),
-            _ if self.cuts.is_by(&message.id) => {
-                Ok(vec![Outcome::rejected(Cause::new(code::HANDLER, error.chain()))])
-            }
-            _ => Err(Broken::outage(error)),
+        match (within(ASK, "asking what is handled", known).await, broke) {
+            (Err(error), _) if error.is_temporary() => Err(Broken::outage(&error)),
+            (Ok(known), _) if known.first() == Some(&true) => Ok(true),
+            (_, Some(error)) if !self.cuts.is_by(&message.id) => Err(Broken::outage(error)),
+            _ => Ok(false),
         }
     }
 
@@ -218,13 +225,7 @@ where
                 _ => return Ok(()),
             }
         }
-        let ids = [&message.id];
-        let known = self.inbox.known(&self.consumer, &ids);
-        match (within(ASK, "asking what is handled", known).await, broke) {
-            (Err(error), _) if error.is_temporary() => Err(Broken::outage(&error)),
-            (_, Some(error)) if !self.cuts.is_by(&message.id) => Err(Broken::outage(&error)),
-            _ => Ok(()),
-        }
+        self.blame(message, broke.as_ref()).await.map(drop)
     }
 
     /// Each in a transaction of its own, so that the one at fault fails alone.

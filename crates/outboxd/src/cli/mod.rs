@@ -14,6 +14,7 @@ mod instances;
 mod list;
 mod migrate;
 mod person;
+mod progress;
 mod purge;
 mod repair;
 mod replay;

@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde_json::json;
 
 use super::args::PurgeArgs;
 use super::audit::{Book, Tally, written_down};
 use super::consent::{Answer, ask, messages};
 use super::output::Output;
+use super::progress::counter;
 use super::{Opened, open_all};
 use crate::plan::Plan;
 use crate::quantity::show_duration;
@@ -53,11 +53,7 @@ pub async fn purge(args: &PurgeArgs, plan: &Plan, output: &mut Output) -> anyhow
 
 /// Removes, in small steps.
 async fn remove(opened: &[Opened<'_>], older_than: Duration, tally: &Tally) -> Result<(), Trouble> {
-    // The default target is silent when standard error is no terminal.
-    let progress = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
-    if let Ok(style) = ProgressStyle::with_template("{spinner} {pos} removed, {per_sec}") {
-        progress.set_style(style);
-    }
+    let progress = counter("removed");
     for source in opened {
         loop {
             let step = source.log.admin().purge(older_than, STEP, false).await;

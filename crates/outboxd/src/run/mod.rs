@@ -42,15 +42,13 @@ pub async fn run(plan: &Plan, args: &RunArgs) -> anyhow::Result<Exit> {
     // Before the sinks: what they measure must have somewhere to go.
     let until = stop.child_token();
     let serving = match &plan.http {
-        Some(http) if !args.once => match publishers::listen(plan, http, &chosen, &health, &until).await {
-            Ok(serving) => Some(serving),
-            // Another process with other pipes has the address, most likely.
-            Err(error) if !publishers::are_served(plan, &chosen) => {
-                tracing::info!("not listening for HTTP, and the chosen pipes can do without: {error:#}");
-                None
-            }
-            Err(error) => return Err(error),
-        },
+        Some(http) if !args.once && publishers::are_served(plan, &chosen) => {
+            Some(publishers::listen(plan, http, &chosen, &health, &until).await?)
+        }
+        Some(_) if !args.once => {
+            tracing::info!("not listening for HTTP: the chosen pipes have neither metrics nor a publisher");
+            None
+        }
         _ => None,
     };
     let mut worst = Exit::Ok;

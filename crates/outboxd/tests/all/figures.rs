@@ -89,11 +89,4 @@ async fn d7_e6_the_depth_of_queues_and_the_open_errors_are_told() {
     )
     .await;
     stop(running);
-    // Nobody reads the dead letters.
-    let mut running = shop.program.start(&["run", "--pipe", "relay", "--pipe", "handle"]);
-    let address = server(&mut running);
-    shop.send("order.refused", "d");
-    until_told(address, &["outbox_queue_messages{source=\"work\",queue=\"work_error\",kind=\"dead\"} 1"])
-        .await;
-    stop(running);
 }

@@ -129,15 +129,21 @@ async fn d3_a_queue_of_foreign_messages_is_handled_by_statements() {
     assert_eq!(codes, ["NO_ID", "UNFIT", "UNFIT"], "{dead:#?}");
 }
 
+/// The dead letters lead into an error table; the queues are made.
+fn with_error_table(vhost: &testbed::Vhost, endpoint: &Endpoint) -> Program {
+    let errors = "[sources.dead]\non = \"rabbit\"\nqueue = \"notifications.dlq\"\n\
+        [sinks.errors]\non = \"handled\"\nerror_log = true\n[pipes.errors]\nfrom = \"dead\"\nto = \"errors\"\npoll = \"20ms\"\n";
+    let program = Program::migrated(&format!("{}{errors}", config(vhost, &endpoint.url, "")));
+    program.ok(&["run", "--once"]);
+    program
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn e3_dead_letters_are_written_down_in_a_table_of_errors() {
     let Some(rabbitmq) = testbed::rabbitmq().await else { return };
     let vhost = rabbitmq.vhost().await.unwrap();
     let endpoint = Endpoint::start().await;
-    let errors = "[sources.dead]\non = \"rabbit\"\nqueue = \"notifications.dlq\"\n\
-        [sinks.errors]\non = \"handled\"\nerror_log = true\n[pipes.errors]\nfrom = \"dead\"\nto = \"errors\"\npoll = \"20ms\"\n";
-    let program = Program::migrated(&format!("{}{errors}", config(&vhost, &endpoint.url, "")));
-    program.ok(&["run", "--once"]);
+    let program = with_error_table(&vhost, &endpoint);
     endpoint.answer(&[404]);
     Publisher::connect(&vhost).await.publish("", "notifications", "m-1", "{\"n\":1}").await;
     program.ok(&["run", "--once"]);
@@ -157,10 +163,7 @@ async fn e3_what_nobody_can_handle_is_written_down_too() {
     let Some(rabbitmq) = testbed::rabbitmq().await else { return };
     let vhost = rabbitmq.vhost().await.unwrap();
     let endpoint = Endpoint::start().await;
-    let errors = "[sources.dead]\non = \"rabbit\"\nqueue = \"notifications.dlq\"\n\
-        [sinks.errors]\non = \"handled\"\nerror_log = true\n[pipes.errors]\nfrom = \"dead\"\nto = \"errors\"\npoll = \"20ms\"\n";
-    let program = Program::migrated(&format!("{}{errors}", config(&vhost, &endpoint.url, "")));
-    program.ok(&["run", "--once"]);
+    let program = with_error_table(&vhost, &endpoint);
     let publisher = Publisher::connect(&vhost).await;
     let mut odd = FieldTable::default();
     odd.insert("x-event-id".into(), AMQPValue::FieldTable(FieldTable::default()));

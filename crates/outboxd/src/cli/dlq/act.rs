@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use outbox::MessageId;
 use outbox::letters::Act;
 use serde_json::json;
@@ -14,6 +13,7 @@ use super::{Dead, Place, Seen, Wanted, look, places};
 use crate::cli::audit::Book;
 use crate::cli::consent::{Answer, ask, messages};
 use crate::cli::output::{Output, printable};
+use crate::cli::progress::bar;
 use crate::plan::Plan;
 use crate::trouble::{Exit, Trouble};
 
@@ -94,11 +94,7 @@ async fn go_through(
     output: &Output,
 ) -> Result<u64, Trouble> {
     let total = seen.iter().map(|(_, seen)| seen.dead.len() as u64).sum();
-    // The default target is silent when standard error is no terminal.
-    let progress = ProgressBar::with_draw_target(Some(total), ProgressDrawTarget::stderr());
-    if let Ok(style) = ProgressStyle::with_template("{bar:30} {pos} of {len}, {per_sec}") {
-        progress.set_style(style);
-    }
+    let progress = bar(total);
     let action = if act == Act::Return { "dlq.retry" } else { "dlq.discard" };
     let mut before = 0;
     for (place, seen) in seen.iter().filter(|(_, seen)| !seen.dead.is_empty()) {

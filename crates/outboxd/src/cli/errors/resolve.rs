@@ -1,5 +1,6 @@
 //! `errors resolve`: nothing is left to do.
 
+use indicatif::ProgressBar;
 use outbox::MessageId;
 use outbox::errors::ErrorRecord;
 use serde_json::json;
@@ -9,6 +10,7 @@ use super::desk::{Desk, Found, errors};
 use crate::cli::audit::{Book, Tally, written_down};
 use crate::cli::consent::{Answer, ask};
 use crate::cli::output::Output;
+use crate::cli::progress::bar;
 use crate::plan::Plan;
 use crate::trouble::{Exit, Trouble};
 
@@ -19,15 +21,18 @@ pub async fn resolve(args: &ErrorsResolveArgs, plan: &Plan, output: &mut Output)
     if answer != Answer::Yes {
         return found.report("errors resolve", "resolved", None, output);
     }
-    let mut done = 0;
+    let (mut done, progress) = (0, bar(found.matched));
     let book = Book::open(plan, &args.by).await?;
     for (desk, records) in found.tables.iter().filter(|(_, records)| !records.is_empty()) {
         let ids: Vec<MessageId> = records.iter().map(|record| record.message_id.clone()).collect();
         let detail = json!({ "selection": args.chosen.to_json(), "note": args.note });
-        let act = async |tally: &Tally| close(desk, records, book.who(), args.note.as_deref(), tally).await;
+        let act = async |tally: &Tally| {
+            close(desk, records, book.who(), args.note.as_deref(), (tally, &progress)).await
+        };
         done +=
             written_down(Some(&book), ("errors.resolve", &desk.name(), &ids, detail), output, act).await?;
     }
+    progress.finish_and_clear();
     found.report("errors resolve", "resolved", Some(done), output)
 }
 
@@ -36,12 +41,13 @@ async fn close(
     records: &[ErrorRecord],
     by: &str,
     note: Option<&str>,
-    tally: &Tally,
+    (tally, progress): (&Tally, &ProgressBar),
 ) -> Result<(), Trouble> {
     for record in records {
         let closed = desk.log.resolve(&record.id, by, note).await;
         closed.map_err(|error| desk.trouble("cannot resolve the error", &error))?;
         tally.add(1);
+        progress.inc(1);
     }
     Ok(())
 }

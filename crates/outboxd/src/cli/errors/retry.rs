@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use jiff::Timestamp;
 use outbox::errors::ErrorRecord;
 use outbox::{ErrorKind, MessageId, Outcome, Sink};
@@ -16,6 +15,7 @@ use crate::backends;
 use crate::cli::audit::Book;
 use crate::cli::consent::{Answer, ask};
 use crate::cli::output::Output;
+use crate::cli::progress::bar;
 use crate::plan::{Layout, Plan, SourcePlan};
 use crate::trouble::{Exit, Trouble};
 
@@ -34,8 +34,7 @@ pub async fn retry(args: &ErrorsRetryArgs, plan: &Plan, output: &mut Output) -> 
     let mut done = 0;
     if answer == Answer::Yes {
         let book = Book::open(plan, &args.by).await?;
-        let progress = ProgressBar::with_draw_target(Some(matched), ProgressDrawTarget::stderr());
-        progress.set_style(ProgressStyle::with_template("{bar:30} {pos} of {len}, {per_sec}")?);
+        let progress = bar(matched);
         let mut next = Instant::now();
         for (desk, records) in found.tables.iter().filter(|(_, records)| !records.is_empty()) {
             let ids: Vec<MessageId> = records.iter().map(|record| record.message_id.clone()).collect();
