@@ -10,12 +10,14 @@ use axum::response::{IntoResponse, Response};
 
 use super::Shared;
 use super::answer::Refusal;
+use super::person::{Person, Role};
 use crate::secret::Secret;
 
 /// Lets a request pass that bears one of the tokens.
-pub(super) async fn token(State(shared): State<Arc<Shared>>, request: Request, next: Next) -> Response {
+pub(super) async fn token(State(shared): State<Arc<Shared>>, mut request: Request, next: Next) -> Response {
     let given = bearer(request.headers());
     if given.is_some_and(|given| is_known(given, &shared.options.tokens)) {
+        request.extensions_mut().insert(Person { name: "token".to_owned(), role: Role::Operator });
         return next.run(request).await;
     }
     let (error, challenge) = match given {

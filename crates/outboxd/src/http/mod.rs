@@ -9,11 +9,14 @@
 //! | `POST /v1/messages` | with a token | publishes a message: 200 confirmed, 202 kept |
 
 mod answer;
+mod api;
 mod figures;
 mod guard;
 mod health;
 mod listen;
 mod messages;
+mod pages;
+mod person;
 mod request;
 
 use std::collections::BTreeMap;
@@ -108,6 +111,7 @@ async fn serve_within(
 fn router(shared: Arc<Shared>) -> Router {
     let guarded = Router::new()
         .route("/messages", post(messages::publish))
+        .merge(api::routes())
         .fallback(nowhere)
         .layer(from_fn_with_state(Arc::clone(&shared), guard::token));
     let open = Router::new()
@@ -116,9 +120,11 @@ fn router(shared: Arc<Shared>) -> Router {
         .route("/health", get(health::health))
         .route("/metrics", get(show_figures))
         .layer(from_fn_with_state(Arc::clone(&shared), guard::host));
+    let pages = pages::routes().layer(from_fn_with_state(Arc::clone(&shared), guard::token));
     Router::new()
         .nest("/v1", guarded)
         .merge(open)
+        .merge(pages)
         .fallback(nowhere)
         .method_not_allowed_fallback(wrong_method)
         .with_state(shared)

@@ -1,0 +1,12 @@
+//! What the command line can do, as JSON.
+
+use std::sync::Arc;
+
+use axum::Router;
+
+use super::Shared;
+
+/// Below `/v1`. Who asks is known: the guard has put a [`Person`](super::person::Person) into the request.
+pub(super) fn routes() -> Router<Arc<Shared>> {
+    Router::new()
+}
