@@ -57,10 +57,21 @@ impl From<Error> for Refusal {
     }
 }
 
+/// Why something was refused and what to do, in the extensions of a response: for pages, which say it in their own way.
+#[derive(Debug, Clone)]
+pub struct Told {
+    /// Why.
+    pub error: String,
+    /// What to do.
+    pub help: String,
+}
+
 impl IntoResponse for Refusal {
     fn into_response(self) -> Response {
         let body = Json(json!({ "error": self.error, "help": self.help }));
-        (self.status, AppendHeaders(self.headers), body).into_response()
+        let mut response = (self.status, AppendHeaders(self.headers), body).into_response();
+        response.extensions_mut().insert(Told { error: self.error, help: self.help });
+        response
     }
 }
 

@@ -39,6 +39,7 @@ use crate::health::Health;
 use crate::secret::Secret;
 use answer::Refusal;
 use listen::Limits;
+use pages::Board;
 
 /// How the server is set up.
 pub struct HttpOptions {
@@ -59,6 +60,7 @@ pub type Slot = Arc<OnceLock<Result<Publisher, String>>>;
 struct Shared {
     options: HttpOptions,
     publishers: BTreeMap<String, Slot>,
+    board: Arc<Board>,
 }
 
 /// A server that has its port.
@@ -96,12 +98,15 @@ async fn serve_within(
     let listener = TcpListener::bind(listen).await.with_context(|| format!("cannot listen on {listen}"))?;
     let addr = listener.local_addr().context("cannot tell where it listens")?;
     let figures = options.figures.clone();
-    let router = router(Arc::new(Shared { options, publishers }))
+    let board = Arc::new(Board::new(stop.child_token()));
+    let sampling = tokio::spawn(pages::keep(Arc::clone(&board), Arc::clone(&options.health)));
+    let router = router(Arc::new(Shared { options, publishers, board }))
         .layer(from_fn_with_state(limits.request, listen::in_time));
     let task = tokio::spawn(async move {
         let upkeep = tokio::spawn(figures.upkeep(stop.clone()));
         listen::serve(listener, router, limits, stop).await;
         upkeep.abort();
+        sampling.abort();
     });
     let serving = Serving { addr, task };
     tracing::info!(addr = %serving.addr, "listening for HTTP");
@@ -124,6 +129,7 @@ fn router(shared: Arc<Shared>) -> Router {
     Router::new()
         .nest("/v1", guarded)
         .merge(open)
+        .route("/assets/{*name}", get(pages::asset))
         .merge(pages)
         .fallback(nowhere)
         .method_not_allowed_fallback(wrong_method)
