@@ -7,6 +7,8 @@
 //! | `GET /readyz` | anybody who reaches it | 200 if every pipe is ready, else 503 and which are not |
 //! | `GET /health` | anybody who reaches it | the same, with how every pipe is |
 //! | `POST /v1/messages` | with a token | publishes a message: 200 confirmed, 202 kept |
+//! | `/login`, `/logout` | anybody who reaches it | signs in and out |
+//! | the pages, and the rest of `/v1` | a [`person::Person`] | looks and repairs |
 
 mod answer;
 mod api;
@@ -25,7 +27,7 @@ use std::sync::{Arc, OnceLock};
 
 use anyhow::Context as _;
 use axum::http::{HeaderName, StatusCode, header};
-use axum::middleware::from_fn_with_state;
+use axum::middleware::{from_fn, from_fn_with_state};
 use axum::routing::{get, post};
 use axum::{Router, extract::State};
 use outbox::Publisher;
@@ -36,8 +38,10 @@ use tokio_util::sync::CancellationToken;
 pub use figures::Figures;
 
 use crate::health::Health;
+use crate::options::AccessOptions;
 use crate::secret::Secret;
 use answer::Refusal;
+use guard::Guard;
 use listen::Limits;
 use pages::Board;
 
@@ -45,8 +49,10 @@ use pages::Board;
 pub struct HttpOptions {
     /// Where it listens.
     pub listen: SocketAddr,
-    /// What a request to `/v1` must bear: one of these. Several, so that one can follow another.
+    /// What a request to publish must bear: one of these. Several, so that one can follow another.
     pub tokens: Vec<Secret>,
+    /// Who may ask for pages and the API.
+    pub access: AccessOptions,
     /// What `/metrics` shows.
     pub figures: Figures,
     /// What `/health` and `/readyz` show.
@@ -60,6 +66,7 @@ pub type Slot = Arc<OnceLock<Result<Publisher, String>>>;
 struct Shared {
     options: HttpOptions,
     publishers: BTreeMap<String, Slot>,
+    guard: Guard,
     board: Arc<Board>,
 }
 
@@ -98,10 +105,13 @@ async fn serve_within(
     let listener = TcpListener::bind(listen).await.with_context(|| format!("cannot listen on {listen}"))?;
     let addr = listener.local_addr().context("cannot tell where it listens")?;
     let figures = options.figures.clone();
+    let guard = Guard::new(&options)?;
     let board = Arc::new(Board::new(stop.child_token()));
     let sampling = tokio::spawn(pages::keep(Arc::clone(&board), Arc::clone(&options.health)));
-    let router = router(Arc::new(Shared { options, publishers, board }))
-        .layer(from_fn_with_state(limits.request, listen::in_time));
+    let router = router(Arc::new(Shared { options, publishers, guard, board }))
+        .layer(from_fn_with_state(limits.request, listen::in_time))
+        .layer(from_fn(answer::as_page))
+        .layer(from_fn(guard::headers));
     let task = tokio::spawn(async move {
         let upkeep = tokio::spawn(figures.upkeep(stop.clone()));
         listen::serve(listener, router, limits, stop).await;
@@ -116,19 +126,21 @@ async fn serve_within(
 fn router(shared: Arc<Shared>) -> Router {
     let guarded = Router::new()
         .route("/messages", post(messages::publish))
+        .merge(guard::api_routes())
         .merge(api::routes())
         .fallback(nowhere)
-        .layer(from_fn_with_state(Arc::clone(&shared), guard::token));
+        .layer(from_fn_with_state(Arc::clone(&shared), guard::api));
     let open = Router::new()
         .route("/livez", get(|| async { "ok\n" }))
         .route("/readyz", get(health::readyz))
         .route("/health", get(health::health))
         .route("/metrics", get(show_figures))
         .layer(from_fn_with_state(Arc::clone(&shared), guard::host));
-    let pages = pages::routes().layer(from_fn_with_state(Arc::clone(&shared), guard::token));
+    let pages = pages::routes().layer(from_fn_with_state(Arc::clone(&shared), guard::page));
     Router::new()
         .nest("/v1", guarded)
         .merge(open)
+        .merge(guard::front_routes(&shared))
         .route("/assets/{*name}", get(pages::asset))
         .merge(pages)
         .fallback(nowhere)

@@ -7,7 +7,6 @@ mod frame;
 mod history;
 mod live;
 mod overview;
-mod refused;
 mod text;
 mod truth;
 
@@ -15,7 +14,6 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::extract::Form;
-use axum::middleware::from_fn;
 use axum::response::Response;
 use axum::routing::{get, post};
 use serde::Deserialize;
@@ -32,7 +30,6 @@ pub(super) fn routes() -> Router<Arc<Shared>> {
         .route("/charts.json", get(live::charts))
         .route("/events", get(live::events))
         .route("/theme", post(theme))
-        .layer(from_fn(refused::as_page))
 }
 
 #[derive(Deserialize)]
