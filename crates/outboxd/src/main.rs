@@ -17,6 +17,7 @@ mod logging;
 mod mistake;
 mod once;
 mod options;
+mod pauses;
 mod plan;
 mod publishers;
 mod quantity;
