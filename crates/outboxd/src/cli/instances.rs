@@ -9,8 +9,7 @@ use outbox::beats::{Seen, State};
 use serde_json::{Value, json};
 
 use super::output::Output;
-use crate::backends::Databases;
-use crate::plan::Plan;
+use crate::ops::Office;
 use crate::trouble::Trouble;
 
 /// After so long without a beat an instance is gone: they come every 30 s, and one or two may be lost.
@@ -28,9 +27,9 @@ enum Standing {
 }
 
 /// What the instances told of these pipes, or of all; nothing if nobody writes it down.
-pub async fn read(plan: &Plan, pipes: Option<&[String]>) -> Result<Option<Vec<Seen>>, Trouble> {
-    let Some(audit) = &plan.audit else { return Ok(None) };
-    let listed = async { Databases::default().beats(&audit.connection).await?.list().await };
+pub async fn read(office: &Office, pipes: Option<&[String]>) -> Result<Option<Vec<Seen>>, Trouble> {
+    let Some(audit) = &office.plan.audit else { return Ok(None) };
+    let listed = async { office.databases.beats(&audit.connection).await?.list().await };
     match listed.await {
         Ok(mut seen) => {
             seen.retain(|seen| pipes.is_none_or(|pipes| pipes.contains(&seen.beat.pipe)));
