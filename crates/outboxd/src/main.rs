@@ -19,6 +19,7 @@ mod once;
 mod ops;
 mod options;
 mod password;
+mod pauses;
 mod plan;
 mod publishers;
 mod quantity;

@@ -33,7 +33,7 @@ pub use crate::source::Start;
 pub use cursor::Cursor;
 pub use inbox::Inbox;
 pub use migrate::{migrations, script};
-pub use sheet::{audit, beats, error_log, mapped_error_log};
+pub use sheet::{audit, beats, error_log, mapped_error_log, pauses};
 pub use sql::examine_statements;
 pub use store::LogStore;
 pub use table::Table;

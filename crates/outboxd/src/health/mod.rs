@@ -45,6 +45,11 @@ impl Health {
         self.pipes.get(name)
     }
 
+    /// All of them.
+    pub fn pipes(&self) -> impl Iterator<Item = &Arc<Watched>> {
+        self.pipes.values()
+    }
+
     /// The pipes to a sink.
     pub fn pipes_to(&self, sink: &str) -> Vec<Arc<Watched>> {
         self.pipes.values().filter(|pipe| pipe.to == sink).cloned().collect()

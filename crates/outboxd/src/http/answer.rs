@@ -12,6 +12,7 @@ use outbox::{Error, ErrorKind, MessageId, Published};
 use serde_json::json;
 
 use super::guard::wants_page;
+use super::pages::chosen_theme;
 
 /// What is asked by programs, besides `/v1`.
 const FOR_PROGRAMS: [&str; 4] = ["/metrics", "/livez", "/readyz", "/health"];
@@ -86,6 +87,7 @@ impl IntoResponse for Refusal {
 #[derive(Template)]
 #[template(path = "refusal.html")]
 struct RefusalPage<'a> {
+    theme: Option<&'static str>,
     status: u16,
     error: &'a str,
     help: &'a str,
@@ -96,11 +98,13 @@ pub(super) async fn as_page(request: Request, next: Next) -> Response {
     let path = request.uri().path();
     let for_programs = path == "/v1" || path.starts_with("/v1/") || FOR_PROGRAMS.contains(&path);
     let wanted = !for_programs && wants_page(request.headers());
+    let theme = chosen_theme(request.headers());
     let response = next.run(request).await;
     let Some(refusal) = response.extensions().get::<Arc<Refusal>>().filter(|_| wanted) else {
         return response;
     };
-    let page = RefusalPage { status: refusal.status.as_u16(), error: &refusal.error, help: &refusal.help };
+    let status = refusal.status.as_u16();
+    let page = RefusalPage { theme, status, error: &refusal.error, help: &refusal.help };
     match page.render() {
         Ok(html) => (refusal.status, AppendHeaders(refusal.headers.clone()), Html(html)).into_response(),
         Err(_) => response,

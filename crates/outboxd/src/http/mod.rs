@@ -141,7 +141,6 @@ fn router(shared: Arc<Shared>) -> Router {
         .nest("/v1", guarded)
         .merge(open)
         .merge(guard::front_routes(&shared))
-        .route("/assets/{*name}", get(pages::asset))
         .merge(pages)
         .fallback(nowhere)
         .method_not_allowed_fallback(wrong_method)

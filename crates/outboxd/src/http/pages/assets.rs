@@ -28,7 +28,7 @@ pub fn address(name: &str) -> String {
 }
 
 /// `GET /assets/{name}`, whoever asks: there is nothing of anybody in them, and the page to sign in needs them.
-pub(in crate::http) async fn asset(Path(name): Path<String>) -> Response {
+pub(super) async fn asset(Path(name): Path<String>) -> Response {
     let Some(file) = Assets::get(&name) else {
         let help = "reload the page: a newer program may run here";
         return Refusal::new(StatusCode::NOT_FOUND, "there is no such file", help).into_response();

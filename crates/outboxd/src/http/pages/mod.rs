@@ -18,7 +18,8 @@ use axum::response::Response;
 use axum::routing::{get, post};
 use serde::Deserialize;
 
-pub(super) use assets::{address, asset};
+pub(super) use assets::address;
+pub(super) use frame::theme as chosen_theme;
 pub(super) use live::{Board, keep};
 
 use super::Shared;
@@ -30,6 +31,7 @@ pub(super) fn routes() -> Router<Arc<Shared>> {
         .route("/charts.json", get(live::charts))
         .route("/events", get(live::events))
         .route("/theme", post(theme))
+        .route("/assets/{*name}", get(assets::asset))
 }
 
 #[derive(Deserialize)]
