@@ -286,12 +286,8 @@ mod tests {
     #[test]
     fn d8_a_paused_pipe_runs_until_it_has_drained_and_keeps_its_counts() {
         let pipe = watched();
-        let pause = Pause {
-            pipe: "relay".to_owned(),
-            by: "ann".to_owned(),
-            at: Timestamp::UNIX_EPOCH,
-            note: None,
-        };
+        let pause =
+            Pause { pipe: "relay".to_owned(), by: "ann".to_owned(), at: Timestamp::UNIX_EPOCH, note: None };
         pipe.set_pause(Some(pause.clone()));
         assert_eq!(pipe.view().phase, Phase::Paused, "it does not even start");
         pipe.set_pause(None);

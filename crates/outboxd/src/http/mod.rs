@@ -7,6 +7,8 @@
 //! | `GET /readyz` | anybody who reaches it | 200 if every pipe is ready, else 503 and which are not |
 //! | `GET /health` | anybody who reaches it | the same, with how every pipe is |
 //! | `POST /v1/messages` | with a token | publishes a message: 200 confirmed, 202 kept |
+//! | `GET /v1/pipes` | viewers | how every pipe is, in every instance |
+//! | `POST /v1/pipes/{pipe}/pause`, `/resume` | operators | lets a pipe stand still, or go on |
 
 mod answer;
 mod api;
@@ -36,6 +38,7 @@ use tokio_util::sync::CancellationToken;
 pub use figures::Figures;
 
 use crate::health::Health;
+use crate::ops::Office;
 use crate::secret::Secret;
 use answer::Refusal;
 use listen::Limits;
@@ -50,6 +53,8 @@ pub struct HttpOptions {
     pub figures: Figures,
     /// What `/health` and `/readyz` show.
     pub health: Arc<Health>,
+    /// What people can see and do.
+    pub office: Arc<Office>,
 }
 
 /// A publisher, as soon as its store is open; or why that will not be.

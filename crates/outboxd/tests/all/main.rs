@@ -24,6 +24,7 @@ mod kills;
 mod life;
 mod mapped;
 mod mysql;
+mod pause;
 mod presets;
 mod program;
 mod prometheus;
