@@ -107,10 +107,13 @@ impl<S: Sheet> TablePauses<S> {
     }
 
     fn select_one(pipe: &str) -> Result<Sql> {
-        // Whoever else would end it waits; SQLite has one writer at a time anyway.
+        Self::select().push(" where pipe = ").put(&Self::cell("pipe"), &Value::text(Some(pipe)))
+    }
+
+    /// Whoever else would end it waits; SQLite has one writer at a time anyway.
+    fn lock_one(pipe: &str) -> Result<Sql> {
         let tail = if S::KIND == Kind::Sqlite { "" } else { " for update" };
-        let sql = Self::select().push(" where pipe = ").put(&Self::cell("pipe"), &Value::text(Some(pipe)))?;
-        Ok(sql.push(tail))
+        Ok(Self::select_one(pipe)?.push(tail))
     }
 
     fn delete(pipe: &str) -> Result<Sql> {
@@ -118,8 +121,8 @@ impl<S: Sheet> TablePauses<S> {
         sql.put(&Self::cell("pipe"), &Value::text(Some(pipe)))
     }
 
-    async fn find(&self, tx: &mut S::Tx, pipe: &str) -> Result<Option<Pause>> {
-        let rows = self.store.fetch(tx, Self::select_one(pipe)?).await?;
+    async fn find(&self, tx: &mut S::Tx, sql: Sql) -> Result<Option<Pause>> {
+        let rows = self.store.fetch(tx, sql).await?;
         Ok(rows.first().map(pause))
     }
 }
@@ -140,7 +143,9 @@ impl<S: Sheet> Pauses for TablePauses<S> {
         loop {
             let mut tx = self.store.begin().await?;
             let written = self.store.execute(&mut tx, Self::insert(pipe, by, note)?).await?;
-            let found = self.find(&mut tx, pipe).await?;
+            // Without a lock: MySQL has a weak one on a row that was in the way, and of two who would make it a strong
+            // one, one loses.
+            let found = self.find(&mut tx, Self::select_one(pipe)?).await?;
             self.store.commit(tx).await?;
             match (found, written) {
                 (Some(pause), 0) => return Ok(Paused::Already(pause)),
@@ -153,7 +158,7 @@ impl<S: Sheet> Pauses for TablePauses<S> {
 
     async fn resume(&self, pipe: &str) -> Result<Option<Pause>> {
         let mut tx = self.store.begin().await?;
-        let found = self.find(&mut tx, pipe).await?;
+        let found = self.find(&mut tx, Self::lock_one(pipe)?).await?;
         let removed = self.store.execute(&mut tx, Self::delete(pipe)?).await?;
         self.store.commit(tx).await?;
         Ok(found.filter(|_| removed > 0))

@@ -104,6 +104,8 @@ async fn run_verb(cli: Cli, output: &mut Output) -> anyhow::Result<ExitCode> {
         Verb::Skip(args) => cli::repair(&args, Repair::Skip, &office()?, output).await?,
         Verb::Replay(args) => cli::replay(&args, &office()?, output).await?,
         Verb::Purge(args) => cli::purge(&args, &office()?, output).await?,
+        Verb::Pause(args) => cli::pause(&args, &office()?, output).await?,
+        Verb::Resume(args) => cli::resume(&args, &office()?, output).await?,
         Verb::Dlq { verb } => cli::dlq(&verb, &load()?, output).await?,
         Verb::Errors { verb } => cli::errors(&verb, &load()?, output).await?,
         Verb::Audit { verb: AuditVerb::List(args) } => cli::audit_list(&args, &office()?, output).await?,

@@ -50,23 +50,30 @@ fn standing(seen: &Seen) -> Standing {
     }
 }
 
+/// The word for an instance that is gone without one.
+pub const OFFLINE: &str = "offline";
+
+/// How it is, in a word.
+pub fn word(seen: &Seen) -> &'static str {
+    match standing(seen) {
+        Standing::Stopped => "stopped",
+        Standing::Offline => OFFLINE,
+        Standing::Told(state) => state.as_str(),
+    }
+}
+
 /// When the last beat was, on our clock.
-fn beat_at(seen: &Seen, now: Timestamp) -> Timestamp {
+pub fn beat_at(seen: &Seen, now: Timestamp) -> Timestamp {
     now - SignedDuration::try_from(seen.age).unwrap_or(SignedDuration::ZERO)
 }
 
 /// One of them for scripts.
 pub fn to_json(seen: &Seen) -> Value {
-    let state = match standing(seen) {
-        Standing::Stopped => "stopped",
-        Standing::Offline => "offline",
-        Standing::Told(state) => state.as_str(),
-    };
     let beat = &seen.beat;
     json!({
         "instance": beat.instance,
         "pipe": beat.pipe,
-        "state": state,
+        "state": word(seen),
         "cause": beat.cause,
         "beat_at": beat_at(seen, Timestamp::now()),
         "age_seconds": seen.age.as_secs_f64(),
@@ -96,6 +103,8 @@ fn to_cells(seen: &Seen, now: Timestamp) -> Vec<String> {
         Standing::Stopped => "stopped".to_owned(),
         Standing::Offline => format!("OFFLINE since {:.0}", beat_at(seen, now)),
         Standing::Told(State::Waiting) => format!("waiting for the sink{cause}"),
+        // The cause says who wants it so.
+        Standing::Told(State::Paused) if seen.beat.cause.is_some() => cause[2..].to_owned(),
         Standing::Told(state) => format!("{}{cause}", state.as_str()),
     };
     let last = seen.beat.last_message_at.map_or("-".to_owned(), |time| format!("{time:.0}"));
@@ -140,6 +149,8 @@ mod tests {
             ),
             (seen(1, false, State::Stopped, Some("no table")), "stopped: no table"),
             (seen(1, false, State::Starting, Some("away")), "starting: away"),
+            (seen(1, false, State::Paused, Some("paused by ann since x")), "paused by ann since x"),
+            (seen(91, false, State::Paused, Some("x")), "OFFLINE since 2026-01-31T11:58:29Z"),
         ] {
             assert_eq!(to_cells(&seen, now)[2], expected, "{seen:?}");
         }

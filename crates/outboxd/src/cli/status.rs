@@ -3,15 +3,15 @@
 use std::io;
 use std::time::Duration;
 
-use futures_util::future::{join, join_all};
+use futures_util::future::{join_all, join3};
 use jiff::Timestamp;
 use outbox::admin::{Activity, COUNTED_AT_MOST, CursorStatus, Entry, Filter};
 use serde_json::{Value, json};
 
 use super::args::StatusArgs;
 use super::output::Output;
-use super::{activity, instances};
-use crate::ops::{Office, Opened, choose};
+use super::{activity, instances, pause};
+use crate::ops::{Office, Opened, choose, pauses};
 use crate::options::Start;
 use crate::plan::{Plan, SourcePlan};
 use crate::quantity::{show_age, show_duration};
@@ -58,7 +58,8 @@ pub async fn status(args: &StatusArgs, office: &Office, output: &mut Output) -> 
     let pipes_of = |source: &str| plan.pipes_from(source).map(|pipe| pipe.name.clone()).collect::<Vec<_>>();
     let pipes = args.source.as_deref().map(pipes_of);
     let looks = join_all(sources.into_iter().map(|source| look(office, source, args.activity)));
-    let (looks, instances) = join(looks, instances::read(office, pipes.as_deref())).await;
+    let (looks, instances, paused) =
+        join3(looks, instances::read(office, pipes.as_deref()), pauses(office)).await;
     // Whether all goes well is told by the sources; who does it is told besides.
     let instances = instances.unwrap_or_else(|trouble| {
         // A database that is told of as a source is not told of twice.
@@ -71,6 +72,9 @@ pub async fn status(args: &StatusArgs, office: &Office, output: &mut Output) -> 
         }
         None
     });
+    // Where the database is away the instances have told of it.
+    let mut paused = paused.unwrap_or_default();
+    paused.retain(|pause| pipes.as_ref().is_none_or(|pipes| pipes.contains(&pause.pipe)));
     let (mut rows, mut activities, mut troubles) = (Vec::new(), Vec::new(), Vec::new());
     for look in looks {
         rows.extend(look.rows);
@@ -79,8 +83,7 @@ pub async fn status(args: &StatusArgs, office: &Office, output: &mut Output) -> 
     }
     if output.is_json() {
         let instances = instances.map(|seen| seen.iter().map(instances::to_json).collect::<Vec<_>>());
-        let mut shown =
-            json!({ "pipes": rows.iter().map(to_json).collect::<Vec<_>>(), "instances": instances });
+        let mut shown = json!({ "pipes": rows.iter().map(to_json).collect::<Vec<_>>(), "instances": instances, "paused": paused });
         if args.activity {
             shown["activity"] =
                 activities.iter().map(|(source, seen)| activity::to_json(source, seen)).collect();
@@ -88,6 +91,7 @@ pub async fn status(args: &StatusArgs, office: &Office, output: &mut Output) -> 
         output.json(&shown)?;
     } else {
         write_table(&rows, output)?;
+        pause::write_table(&paused, output)?;
         instances::write_table(instances.as_deref().unwrap_or_default(), output)?;
         activity::write_tables(&activities, output)?;
     }

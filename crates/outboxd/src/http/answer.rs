@@ -13,6 +13,7 @@ use serde_json::json;
 
 use super::guard::wants_page;
 use super::pages::chosen_theme;
+use crate::trouble::{Fault, Trouble};
 
 /// What is asked by programs, besides `/v1`.
 const FOR_PROGRAMS: [&str; 4] = ["/metrics", "/livez", "/readyz", "/health"];
@@ -69,6 +70,17 @@ impl From<Error> for Refusal {
         match error.kind() {
             ErrorKind::Invalid => Self::bad(error.chain(), "change the message, and send it again"),
             _ => Self::later(error.chain(), "send it again in a while, under the same id"),
+        }
+    }
+}
+
+impl From<Trouble> for Refusal {
+    fn from(trouble: Trouble) -> Self {
+        let (what, help) = (trouble.to_string(), trouble.help());
+        match trouble.fault() {
+            Fault::Unknown => Self::new(StatusCode::NOT_FOUND, what, help),
+            Fault::Asked => Self::bad(what, help),
+            Fault::Ours => Self::later(what, help),
         }
     }
 }

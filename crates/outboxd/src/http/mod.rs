@@ -9,6 +9,8 @@
 //! | `POST /v1/messages` | with a token | publishes a message: 200 confirmed, 202 kept |
 //! | `/login`, `/logout` | anybody who reaches it | signs in and out |
 //! | the pages, and the rest of `/v1` | a [`person::Person`] | looks and repairs |
+//! | `GET /v1/pipes` | viewers | how every pipe is, in every instance |
+//! | `POST /v1/pipes/{pipe}/pause`, `/resume` | operators | lets a pipe stand still, or go on |
 
 mod answer;
 mod api;
@@ -39,6 +41,7 @@ pub use figures::Figures;
 
 use crate::health::Health;
 use crate::options::AccessOptions;
+use crate::ops::Office;
 use crate::secret::Secret;
 use answer::Refusal;
 use guard::Guard;
@@ -57,6 +60,8 @@ pub struct HttpOptions {
     pub figures: Figures,
     /// What `/health` and `/readyz` show.
     pub health: Arc<Health>,
+    /// What people can see and do.
+    pub office: Arc<Office>,
 }
 
 /// A publisher, as soon as its store is open; or why that will not be.

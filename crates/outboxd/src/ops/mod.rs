@@ -5,6 +5,8 @@
 
 mod book;
 mod choose;
+mod pause;
+mod pipes;
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -14,11 +16,14 @@ use std::time::Duration;
 use tokio::sync::Mutex;
 
 use crate::backends::{Databases, Log};
+use crate::pauses::Pauses;
 use crate::plan::{Plan, SourcePlan};
 use crate::trouble::{Exit, Trouble};
 
 pub use book::{Book, Tally, no_table, written_down};
 pub use choose::{choose, choose_one, choose_outboxes, log_options};
+pub use pause::{PauseAnswer, PauseRequest, PauseShown, pause, pauses, resume};
+pub use pipes::{PipesAnswer, pipes};
 
 /// So long may somebody wait who sits before a page.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -31,6 +36,8 @@ pub struct Office {
     pub databases: Arc<Databases>,
     logs: Mutex<BTreeMap<String, Log>>,
     patience: Option<Duration>,
+    /// What the pipes of this process follow, if it has any.
+    following: Pauses,
 }
 
 /// An open outbox with its plan.
@@ -51,12 +58,19 @@ impl Opened<'_> {
 impl Office {
     /// For one call of the command line, which may take its time.
     pub fn for_call(plan: Plan) -> Self {
-        Self { plan: Arc::new(plan), databases: Arc::default(), logs: Mutex::default(), patience: None }
+        Self { patience: None, ..Self::serving(Arc::new(plan), Arc::default()) }
     }
 
     /// For a process that answers many: what takes longer than 2 s is given up.
     pub fn serving(plan: Arc<Plan>, databases: Arc<Databases>) -> Self {
-        Self { plan, databases, logs: Mutex::default(), patience: Some(PATIENCE) }
+        let (logs, following) = (Mutex::default(), Pauses::default());
+        Self { plan, databases, logs, patience: Some(PATIENCE), following }
+    }
+
+    /// With pipes in the same process, which hear at once of what is paused or resumed here.
+    #[must_use]
+    pub fn followed_by(self, pauses: Pauses) -> Self {
+        Self { following: pauses, ..self }
     }
 
     /// Looks at something, within the patience of whoever asked. Only for what changes nothing: what is given up

@@ -19,6 +19,7 @@ use crate::backends::{Databases, Opened, Sinks};
 use crate::cli::args::RunArgs;
 use crate::health::{Health, Heart, beat, look_at_sink};
 use crate::mistake::did_you_mean;
+use crate::ops::Office;
 use crate::pauses::Pauses;
 use crate::plan::{PipePlan, Plan, Target};
 use crate::publishers;
@@ -41,12 +42,14 @@ pub async fn run(plan: &Plan, args: &RunArgs) -> anyhow::Result<Exit> {
     declare(plan, &chosen, &stop).await;
     let owner = owner_name(plan.relay.as_deref());
     let health = Arc::new(Health::new(&owner, plan, &chosen));
-    let pauses = Pauses::default();
+    let (pauses, databases) = (Pauses::default(), Arc::new(Databases::default()));
+    let office = Office::serving(Arc::new(plan.clone()), databases.clone()).followed_by(pauses.clone());
+    let office = Arc::new(office);
     // Before the sinks: what they measure must have somewhere to go.
     let until = stop.child_token();
     let serving = match &plan.http {
         Some(http) if !args.once && publishers::are_served(plan, &chosen) => {
-            Some(publishers::listen(plan, http, &chosen, &health, &until).await?)
+            Some(publishers::listen(plan, http, &chosen, &health, &office, &until).await?)
         }
         Some(_) if !args.once => {
             tracing::info!("not listening for HTTP: the chosen pipes have neither metrics nor a publisher");
@@ -55,7 +58,6 @@ pub async fn run(plan: &Plan, args: &RunArgs) -> anyhow::Result<Exit> {
         _ => None,
     };
     let mut worst = Exit::Ok;
-    let databases = Arc::new(Databases::default());
     let mut sinks = Sinks::new(databases.clone());
     for name in chosen.iter().map(|pipe| &pipe.to).collect::<BTreeSet<_>>() {
         let sink = &plan.sinks[name];

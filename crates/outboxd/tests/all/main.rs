@@ -25,6 +25,7 @@ mod life;
 mod mapped;
 mod mysql;
 mod pages;
+mod pause;
 mod presets;
 mod program;
 mod prometheus;
