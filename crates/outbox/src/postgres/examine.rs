@@ -247,9 +247,10 @@ fn transactions(old: &[Running]) -> Finding {
 fn session(pooled: Result<bool>) -> Finding {
     match pooled {
         Ok(false) => Finding::ok("session", "a connection keeps its session"),
-        Ok(true) => {
-            Finding::ok("session", "a pooler gives every transaction another session, which a log does not mind")
-        }
+        Ok(true) => Finding::ok(
+            "session",
+            "a pooler gives every transaction another session, which a log does not mind",
+        ),
         Err(error) => Finding::error("session", &error),
     }
 }

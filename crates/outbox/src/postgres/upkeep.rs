@@ -108,8 +108,11 @@ impl Outbox {
         const WHAT: &str = "notify";
         match hear(url).await {
             Ok(true) => Finding::ok(WHAT, "a notification is heard"),
-            Ok(false) => Finding::warning(WHAT, "a notification is not heard: writers wake nobody, and polling does the work")
-                .fix("connect to PostgreSQL itself (or a pool in session mode), or set notify = false"),
+            Ok(false) => Finding::warning(
+                WHAT,
+                "a notification is not heard: writers wake nobody, and polling does the work",
+            )
+            .fix("connect to PostgreSQL itself (or a pool in session mode), or set notify = false"),
             Err(error) => Finding::error(WHAT, &error),
         }
     }
@@ -178,7 +181,8 @@ impl Holder {
 fn vacuum(tables: &[Table]) -> Finding {
     const WHAT: &str = "vacuum";
     if tables.iter().any(|table| !table.enabled) {
-        let evidence = "autovacuum is off: rows that are gone stay in the tables, and every claim reads past them";
+        let evidence =
+            "autovacuum is off: rows that are gone stay in the tables, and every claim reads past them";
         return Finding::warning(WHAT, evidence)
             .fix("ALTER SYSTEM SET autovacuum = on; SELECT pg_reload_conf();");
     }
@@ -257,7 +261,10 @@ mod tests {
         for (found, fix) in [
             (vacuum(&[table(5, 20_000, true, false)]), "VACUUM (ANALYZE) outbox.parked;"),
             (vacuum(&[table(5, 0, true, true)]), "ALTER TABLE outbox.parked RESET (autovacuum_enabled);"),
-            (vacuum(&[table(5, 0, false, false)]), "ALTER SYSTEM SET autovacuum = on; SELECT pg_reload_conf();"),
+            (
+                vacuum(&[table(5, 0, false, false)]),
+                "ALTER SYSTEM SET autovacuum = on; SELECT pg_reload_conf();",
+            ),
         ] {
             assert_eq!((found.level, found.fix.as_deref()), (Level::Warning, Some(fix)));
         }
@@ -282,7 +289,10 @@ mod tests {
     fn an_index_that_is_missing_or_not_used_is_told() {
         let all: Vec<String> = INDEXES.iter().map(|(name, _)| (*name).to_owned()).collect();
         assert_eq!(indexes(&all, 1.0, "Seq Scan on messages").level, Level::Ok);
-        assert_eq!(indexes(&all, 6_000.0, "Seq Scan on messages").fix.as_deref(), Some("ANALYZE outbox.messages;"));
+        assert_eq!(
+            indexes(&all, 6_000.0, "Seq Scan on messages").fix.as_deref(),
+            Some("ANALYZE outbox.messages;")
+        );
         assert_eq!(indexes(&all, 6_000.0, "Index Scan using messages_pkey on messages").level, Level::Ok);
         let one = indexes(&all[..4], 1.0, "");
         assert_eq!(one.fix.as_deref(), Some(INDEXES[4].1));

@@ -1,7 +1,6 @@
 //! The instances that run the pipes, by their beats: part of `status`.
 
 use std::io;
-use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 use outbox::ErrorKind;
@@ -9,12 +8,9 @@ use outbox::beats::{Seen, State};
 use serde_json::{Value, json};
 
 use super::output::Output;
-use crate::backends::Databases;
-use crate::plan::Plan;
+use crate::health::OFFLINE_AFTER;
+use crate::ops::Office;
 use crate::trouble::Trouble;
-
-/// After so long without a beat an instance is gone: they come every 30 s, and one or two may be lost.
-const OFFLINE_AFTER: Duration = Duration::from_secs(90);
 
 /// How an instance is with a pipe, seen from outside.
 #[derive(Debug, PartialEq, Eq)]
@@ -28,9 +24,9 @@ enum Standing {
 }
 
 /// What the instances told of these pipes, or of all; nothing if nobody writes it down.
-pub async fn read(plan: &Plan, pipes: Option<&[String]>) -> Result<Option<Vec<Seen>>, Trouble> {
-    let Some(audit) = &plan.audit else { return Ok(None) };
-    let listed = async { Databases::default().beats(&audit.connection).await?.list().await };
+pub async fn read(office: &Office, pipes: Option<&[String]>) -> Result<Option<Vec<Seen>>, Trouble> {
+    let Some(audit) = &office.plan.audit else { return Ok(None) };
+    let listed = async { office.databases.beats(&audit.connection).await?.list().await };
     match listed.await {
         Ok(mut seen) => {
             seen.retain(|seen| pipes.is_none_or(|pipes| pipes.contains(&seen.beat.pipe)));
@@ -105,6 +101,8 @@ fn to_cells(seen: &Seen, now: Timestamp) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use outbox::beats::Beat;
 
     use super::*;

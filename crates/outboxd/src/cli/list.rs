@@ -5,8 +5,9 @@ use serde_json::{Value, json};
 
 use super::args::{ListArgs, Selection};
 use super::output::Output;
-use super::{Opened, open_all};
 use crate::mistake::did_you_mean;
+use crate::ops::told::without_nulls;
+use crate::ops::{Office, Opened};
 use crate::plan::Plan;
 use crate::trouble::{Exit, Trouble};
 
@@ -39,14 +40,6 @@ impl Selection {
     }
 }
 
-/// Only the members of an object that have a value.
-pub fn without_nulls(object: Value) -> Value {
-    match object {
-        Value::Object(all) => all.into_iter().filter(|(_, value)| !value.is_null()).collect(),
-        other => other,
-    }
-}
-
 /// A pipe that neither the configuration nor a log knows is a slip of the pen, not an empty result.
 pub async fn check_pipe(name: Option<&str>, plan: &Plan, opened: &[Opened<'_>]) -> Result<(), Trouble> {
     let Some(name) = name else { return Ok(()) };
@@ -69,12 +62,12 @@ pub async fn check_pipe(name: Option<&str>, plan: &Plan, opened: &[Opened<'_>]) 
 }
 
 /// Lists messages, oldest first.
-pub async fn list(args: &ListArgs, plan: &Plan, output: &mut Output) -> anyhow::Result<Exit> {
-    let opened = open_all(plan, args.selection.source.as_deref()).await?;
+pub async fn list(args: &ListArgs, office: &Office, output: &mut Output) -> anyhow::Result<Exit> {
+    let opened = office.open_all(args.selection.source.as_deref()).await?;
     if args.after.is_some() && opened.len() > 1 {
         return Err(Trouble::usage("--after is a position in one source", "choose it with --source").into());
     }
-    check_pipe(args.selection.pipe.as_deref(), plan, &opened).await?;
+    check_pipe(args.selection.pipe.as_deref(), &office.plan, &opened).await?;
     let mut filter = args.selection.filter();
     filter.id = args.id.as_deref().map(Into::into);
     filter.after = args.after;

@@ -5,12 +5,11 @@ use std::time::Duration;
 use serde_json::json;
 
 use super::args::PurgeArgs;
-use super::audit::{Book, Tally, written_down};
 use super::consent::{Answer, ask, messages};
 use super::output::Output;
 use super::progress::counter;
-use super::{Opened, open_all};
-use crate::plan::Plan;
+use super::repair::book;
+use crate::ops::{Office, Opened, Tally, written_down};
 use crate::quantity::show_duration;
 use crate::trouble::{Exit, Trouble};
 
@@ -21,8 +20,8 @@ const STEP: u32 = 1_000;
 const COUNTED: u32 = 10_000;
 
 /// Removes what is old and done; tells first how much that is.
-pub async fn purge(args: &PurgeArgs, plan: &Plan, output: &mut Output) -> anyhow::Result<Exit> {
-    let opened = open_all(plan, args.source.as_deref()).await?;
+pub async fn purge(args: &PurgeArgs, office: &Office, output: &mut Output) -> anyhow::Result<Exit> {
+    let opened = office.open_all(args.source.as_deref()).await?;
     let mut matched = 0;
     for source in &opened {
         let counted = source.log.admin().purge(args.older_than, COUNTED, true).await;
@@ -33,11 +32,12 @@ pub async fn purge(args: &PurgeArgs, plan: &Plan, output: &mut Output) -> anyhow
     let answer = ask(&deed, matched, args.consent, output)?;
     let removed = match answer {
         Answer::Yes => {
-            let book = Book::open_if_there(plan, &args.by, output).await?;
+            let book = book(office, &args.by, output).await?;
             let names: Vec<&str> = opened.iter().map(|source| source.source.name.as_str()).collect();
             let detail = json!({ "older_than": show_duration(args.older_than), "matched": matched });
-            let act = async |tally: &Tally| remove(&opened, args.older_than, tally).await;
-            written_down(book.as_ref(), ("purge", &names.join(", "), &[], detail), output, act).await?
+            let tally = Tally::default();
+            let act = remove(&opened, args.older_than, &tally);
+            written_down(book.as_ref(), ("purge", &names.join(", "), &[], detail), &tally, act).await?
         }
         Answer::No => 0,
     };

@@ -4,24 +4,22 @@ use outbox::MessageId;
 use outbox::admin::{Filter, Repair, Stand};
 use serde_json::json;
 
-use super::args::RepairArgs;
-use super::audit::{Book, Tally, written_down};
+use super::args::{By, RepairArgs};
 use super::consent::{Answer, ask, messages};
 use super::list::check_pipe;
 use super::output::Output;
-use super::{Opened, open_all};
-use crate::plan::Plan;
+use crate::ops::{Book, Office, Opened, Tally, written_down};
 use crate::trouble::{Exit, Trouble};
 
 /// Retries or skips; tells first how many messages are meant.
 pub async fn repair(
     args: &RepairArgs,
     deed: Repair,
-    plan: &Plan,
+    office: &Office,
     output: &mut Output,
 ) -> anyhow::Result<Exit> {
-    let opened = open_all(plan, args.selection.source.as_deref()).await?;
-    check_pipe(args.selection.pipe.as_deref(), plan, &opened).await?;
+    let opened = office.open_all(args.selection.source.as_deref()).await?;
+    check_pipe(args.selection.pipe.as_deref(), &office.plan, &opened).await?;
     let filters = filters(args);
     let verb = match deed {
         Repair::Retry => "retry",
@@ -42,11 +40,11 @@ pub async fn repair(
     let answer = ask(&format!("{verb} {}", messages(matched)), matched, args.consent, output)?;
     let changed = match answer {
         Answer::Yes => {
-            let book = Book::open_if_there(plan, &args.by, output).await?;
+            let book = book(office, &args.by, output).await?;
             let ids: Vec<MessageId> = args.ids.iter().map(|id| id.as_str().into()).collect();
             let detail = json!({ "matched": matched, "selection": args.selection.to_json() });
-            let (at, act) = (target(&opened), async |tally: &Tally| each(false, tally).await);
-            written_down(book.as_ref(), (verb, &at, &ids, detail), output, act).await?
+            let (at, tally) = (target(&opened), Tally::default());
+            written_down(book.as_ref(), (verb, &at, &ids, detail), &tally, each(false, &tally)).await?
         }
         Answer::No => 0,
     };
@@ -59,6 +57,12 @@ pub async fn repair(
         output.line(format_args!("{} matched", messages(matched)))?;
     }
     Ok(Exit::Ok)
+}
+
+/// The book, or a remark that there is none.
+pub async fn book(office: &Office, by: &By, output: &Output) -> Result<Option<Book>, Trouble> {
+    let book = Book::open_if_there(&office.plan, &office.databases, &by.name()).await?;
+    Ok(book.map_err(|remark| output.note(remark)).ok())
 }
 
 fn target(opened: &[Opened<'_>]) -> String {

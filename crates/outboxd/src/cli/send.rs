@@ -8,13 +8,12 @@ use serde_json::json;
 
 use super::args::SendArgs;
 use super::output::Output;
-use super::{choose_one, log_options, open};
-use crate::plan::Plan;
+use crate::ops::{Office, choose_one, log_options};
 use crate::trouble::Exit;
 
 /// Writes one message in a transaction of its own.
-pub async fn send(args: &SendArgs, plan: &Plan, output: &mut Output) -> anyhow::Result<Exit> {
-    let source = choose_one(plan, args.source.as_deref())?;
+pub async fn send(args: &SendArgs, office: &Office, output: &mut Output) -> anyhow::Result<Exit> {
+    let source = choose_one(&office.plan, args.source.as_deref())?;
     let help = "insert a row as the application does, or choose a log with --source";
     let limit = log_options(source, "its application writes to it", help)?.limits.payload;
     let payload = match (&args.data, &args.file) {
@@ -34,7 +33,7 @@ pub async fn send(args: &SendArgs, plan: &Plan, output: &mut Output) -> anyhow::
     let mut message = Message::new(&args.kind, payload).content_type(&args.content_type);
     message.key = args.key.clone();
     message.headers.extend(args.headers.iter().cloned());
-    let opened = open(source).await?;
+    let opened = office.open(source).await?;
     let id = opened.log.enqueue(message).await.map_err(|error| opened.trouble("cannot send", &error))?;
     if output.is_json() {
         output.json(&json!({ "source": source.name, "id": id }))?;

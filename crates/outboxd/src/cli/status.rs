@@ -10,7 +10,8 @@ use serde_json::{Value, json};
 
 use super::args::StatusArgs;
 use super::output::Output;
-use super::{Opened, activity, choose, instances, open};
+use super::{activity, instances};
+use crate::ops::{Office, Opened, choose};
 use crate::options::Start;
 use crate::plan::{Plan, SourcePlan};
 use crate::quantity::{show_age, show_duration};
@@ -44,7 +45,8 @@ struct Look {
 }
 
 /// Shows every pipe. A source that does not answer does not hide the others, nor keep them waiting.
-pub async fn status(args: &StatusArgs, plan: &Plan, output: &mut Output) -> anyhow::Result<Exit> {
+pub async fn status(args: &StatusArgs, office: &Office, output: &mut Output) -> anyhow::Result<Exit> {
+    let plan = &*office.plan;
     let (on_brokers, sources): (Vec<_>, Vec<_>) =
         choose(plan, args.source.as_deref())?.into_iter().partition(|source| source.is_on_broker());
     for source in on_brokers {
@@ -55,8 +57,8 @@ pub async fn status(args: &StatusArgs, plan: &Plan, output: &mut Output) -> anyh
     }
     let pipes_of = |source: &str| plan.pipes_from(source).map(|pipe| pipe.name.clone()).collect::<Vec<_>>();
     let pipes = args.source.as_deref().map(pipes_of);
-    let looks = join_all(sources.into_iter().map(|source| look(plan, source, args.activity)));
-    let (looks, instances) = join(looks, instances::read(plan, pipes.as_deref())).await;
+    let looks = join_all(sources.into_iter().map(|source| look(office, source, args.activity)));
+    let (looks, instances) = join(looks, instances::read(office, pipes.as_deref())).await;
     // Whether all goes well is told by the sources; who does it is told besides.
     let instances = instances.unwrap_or_else(|trouble| {
         // A database that is told of as a source is not told of twice.
@@ -104,11 +106,11 @@ pub async fn status(args: &StatusArgs, plan: &Plan, output: &mut Output) -> anyh
     Ok(troubles.first().map_or(Exit::Ok, |first| first.exit))
 }
 
-async fn look(plan: &Plan, source: &SourcePlan, with_activity: bool) -> Look {
+async fn look(office: &Office, source: &SourcePlan, with_activity: bool) -> Look {
     let mut look = Look { source: source.name.clone(), rows: Vec::new(), activity: None, trouble: None };
-    match read(plan, source).await {
+    match read(office, source).await {
         Err(trouble) => {
-            look.rows = unknown(plan, source, &trouble);
+            look.rows = unknown(&office.plan, source, &trouble);
             look.trouble = Some(trouble);
         }
         Ok((opened, rows)) => {
@@ -134,8 +136,8 @@ fn unknown(plan: &Plan, source: &SourcePlan, trouble: &Trouble) -> Vec<Row> {
     if pipes.is_empty() { vec![row(None)] } else { pipes }
 }
 
-async fn read<'p>(plan: &Plan, source: &'p SourcePlan) -> Result<(Opened<'p>, Vec<Row>), Trouble> {
-    let opened = open(source).await?;
+async fn read<'p>(office: &Office, source: &'p SourcePlan) -> Result<(Opened<'p>, Vec<Row>), Trouble> {
+    let opened = office.open(source).await?;
     let cursors = opened.log.admin().status().await;
     let cursors = cursors.map_err(|error| opened.trouble("cannot read the status", &error))?;
     let is_known = |name: &str| cursors.iter().any(|cursor| cursor.cursor == name);
@@ -146,7 +148,7 @@ async fn read<'p>(plan: &Plan, source: &'p SourcePlan) -> Result<(Opened<'p>, Ve
         lag_seconds,
     };
     let mut fresh = Vec::new();
-    for pipe in plan.pipes_from(&source.name).filter(|pipe| !is_known(&pipe.name)) {
+    for pipe in office.plan.pipes_from(&source.name).filter(|pipe| !is_known(&pipe.name)) {
         // Nothing of the log has been carried by it: it is as far behind as the log is old.
         let lag_seconds =
             if pipe.options.start == Start::Beginning { age_of_log(&opened).await? } else { None };

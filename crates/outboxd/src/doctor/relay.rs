@@ -5,10 +5,10 @@ use std::collections::BTreeSet;
 use outbox::beats::Seen;
 use outbox::{ErrorKind, Finding};
 
+use crate::health::OFFLINE_AFTER;
 use crate::ops::Office;
 use crate::plan::{Layout, Plan};
 use crate::quantity::show_age;
-use crate::status::OFFLINE_AFTER;
 
 /// What the program itself has open: its log, its runtime, a file or two.
 const OWN: u64 = 64;
@@ -25,7 +25,8 @@ pub async fn examine(office: &Office) -> Vec<Finding> {
     let Some(audit) = &office.plan.audit else {
         let unseen = "not looked at: there is no database where instances tell of themselves";
         findings.push(
-            Finding::ok("instances", unseen).fix("add [audit] with on = \"connection\", then `outboxd migrate`"),
+            Finding::ok("instances", unseen)
+                .fix("add [audit] with on = \"connection\", then `outboxd migrate`"),
         );
         return findings;
     };
@@ -63,12 +64,12 @@ fn needed(plan: &Plan) -> u64 {
         let lanes = u64::from(pipe.options.lanes.max(1));
         match plan.sources.get(&pipe.from).map(|source| &source.layout) {
             // A connection for every claim of every lane.
-            Some(Layout::Table(_)) => (pipe.options.depth as u64 + 1) * lanes + 2,
+            Some(Layout::Table(_)) => (u64::from(pipe.options.depth) + 1) * lanes + 2,
             Some(Layout::Log(_)) => POOL + lanes,
             _ => POOL,
         }
     });
-    let sinks = plan.pipes.values().map(|pipe| pipe.options.concurrency as u64);
+    let sinks = plan.pipes.values().map(|pipe| u64::from(pipe.options.concurrency));
     OWN + clients + pipes.sum::<u64>() + sinks.sum::<u64>()
 }
 
@@ -133,7 +134,8 @@ fn versions(seen: &[Seen], ours: &str) -> Finding {
     let named: Vec<String> =
         others.iter().map(|(instance, version)| format!("{instance} has {version}")).collect();
     let evidence = format!("this program is {ours}, but {}", named.join(", "));
-    Finding::warning(WHAT, evidence).fix("install one version everywhere, and restart the instances one by one")
+    Finding::warning(WHAT, evidence)
+        .fix("install one version everywhere, and restart the instances one by one")
 }
 
 #[cfg(test)]
@@ -173,7 +175,8 @@ mod tests {
 
     #[test]
     fn the_soft_limit_is_read_as_the_system_writes_it() {
-        let limits = "Limit  Soft Limit  Hard Limit  Units\nMax open files            1024     524288    files\n";
+        let limits =
+            "Limit  Soft Limit  Hard Limit  Units\nMax open files            1024     524288    files\n";
         assert_eq!(soft_limit(limits), Some(1_024));
         assert_eq!(soft_limit("Max open files unlimited unlimited files"), Some(u64::MAX));
         assert_eq!(soft_limit("nothing"), None);
@@ -194,6 +197,9 @@ mod tests {
         let old = [seen("a", "1", 1, false), seen("b", "0", 500, true), seen("c", "0", 500, false)];
         assert_eq!(versions(&old, "1").level, Level::Ok);
         let mixed = versions(&[seen("a", "0.9", 1, false)], "1");
-        assert_eq!((mixed.level, mixed.evidence.as_str()), (Level::Warning, "this program is 1, but a has 0.9"));
+        assert_eq!(
+            (mixed.level, mixed.evidence.as_str()),
+            (Level::Warning, "this program is 1, but a has 0.9")
+        );
     }
 }

@@ -20,7 +20,8 @@ pub async fn examine(plan: &Plan, source: &SourcePlan) -> Vec<Finding> {
     match (source.connection.kind, &source.layout) {
         (Kind::Postgres, Layout::Log(options)) => {
             let mut findings = postgres::Outbox::examine(url).await;
-            let is_reached = findings.iter().all(|finding| finding.what != "connection" || finding.level == Level::Ok);
+            let is_reached =
+                findings.iter().all(|finding| finding.what != "connection" || finding.level == Level::Ok);
             if options.notify && is_reached {
                 findings.push(postgres::Outbox::examine_notify(url).await);
             }

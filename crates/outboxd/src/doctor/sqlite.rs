@@ -94,8 +94,9 @@ fn disk(file: &Path, free: Option<u64>) -> Finding {
         Some(free) => {
             let evidence = format!("only {} free: without room nothing can be written", size(free));
             let folder = file.parent().map(|folder| folder.display().to_string()).unwrap_or_default();
-            Finding::warning(WHAT, evidence)
-                .fix(format!("make room on the disk of '{folder}', or `outboxd purge --older-than 7d` and VACUUM"))
+            Finding::warning(WHAT, evidence).fix(format!(
+                "make room on the disk of '{folder}', or `outboxd purge --older-than 7d` and VACUUM"
+            ))
         }
     }
 }
@@ -105,7 +106,8 @@ fn journal(file: &Path, mode: &str, wal: u64) -> Finding {
     let shown = file.display();
     if !mode.eq_ignore_ascii_case("wal") {
         let evidence = format!("journal mode '{mode}': writers and readers wait for each other");
-        return Finding::warning(WHAT, evidence).fix(format!("sqlite3 '{shown}' 'PRAGMA journal_mode = WAL'"));
+        return Finding::warning(WHAT, evidence)
+            .fix(format!("sqlite3 '{shown}' 'PRAGMA journal_mode = WAL'"));
     }
     if wal > WAL {
         let evidence = format!("{} are in the write-ahead log: somebody has read for long", size(wal));
@@ -139,7 +141,8 @@ mod tests {
 
     #[test]
     fn free_space_is_read_as_posix_has_it_and_too_little_is_a_warning() {
-        let told = "Filesystem 1024-blocks  Used Available Capacity Mounted on\n/dev/vda  1000 600 400 60% /\n";
+        let told =
+            "Filesystem 1024-blocks  Used Available Capacity Mounted on\n/dev/vda  1000 600 400 60% /\n";
         assert_eq!(kilobytes_free(told), Some(400 * 1024));
         assert_eq!(kilobytes_free("nothing"), None);
         let file = Path::new("/data/shop.db");

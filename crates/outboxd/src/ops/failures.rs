@@ -129,7 +129,9 @@ pub async fn failures(office: &Office) -> Failures {
         }
     }
     all.groups.sort_by(|one, other| {
-        (other.count, other.last_seen).cmp(&(one.count, one.last_seen)).then_with(|| one.place.cmp(&other.place))
+        (other.count, other.last_seen)
+            .cmp(&(one.count, one.last_seen))
+            .then_with(|| one.place.cmp(&other.place))
     });
     all
 }
@@ -153,7 +155,11 @@ async fn in_time(
 ) -> Result<Looked, Hidden> {
     let looked = tokio::time::timeout(PATIENCE, look).await.unwrap_or_else(|_| {
         let what = format!("it was not looked at within {PATIENCE:?}");
-        Err(Trouble::new(Exit::Source, what, "try again, or look with `outboxd dlq list` or `outboxd errors list`"))
+        Err(Trouble::new(
+            Exit::Source,
+            what,
+            "try again, or look with `outboxd dlq list` or `outboxd errors list`",
+        ))
     });
     looked.map_err(|trouble| Hidden { place, error: trouble.to_string(), help: trouble.help().to_owned() })
 }
@@ -257,7 +263,8 @@ mod tests {
 
     #[test]
     fn failures_of_one_place_cause_and_type_are_one_group_with_what_was_last_said() {
-        let mut all: Vec<Failed> = [30, 10, 50, 20, 40, 60].map(|second| failed("HTTP_500", "a", second)).to_vec();
+        let mut all: Vec<Failed> =
+            [30, 10, 50, 20, 40, 60].map(|second| failed("HTTP_500", "a", second)).to_vec();
         all.push(failed("HTTP_500", "b", 1));
         all.push(failed("HTTP_410", "a", 2));
         let other = Place::Outbox { source: "orders".to_owned(), pipe: Some("relay".to_owned()) };
@@ -274,7 +281,9 @@ mod tests {
 
     #[test]
     fn what_was_not_all_looked_at_is_counted_as_at_least() {
-        assert!(group(vec![failed("X", "a", 1), failed("Y", "a", 1)], true).iter().all(|group| group.at_least));
+        assert!(
+            group(vec![failed("X", "a", 1), failed("Y", "a", 1)], true).iter().all(|group| group.at_least)
+        );
         assert!(group(Vec::new(), true).is_empty());
     }
 

@@ -6,6 +6,7 @@ use std::fmt;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde::Serialize;
+use serde_json::Value;
 use utoipa::ToSchema;
 
 use crate::trouble::{Exit, Trouble};
@@ -101,4 +102,12 @@ pub fn previews<'m>(meant: impl Iterator<Item = (&'m str, &'m str, &'m str)>) ->
         code: code.to_owned(),
     };
     groups.into_iter().map(told).collect()
+}
+
+/// Only the members of an object that have a value.
+pub fn without_nulls(object: Value) -> Value {
+    match object {
+        Value::Object(all) => all.into_iter().filter(|(_, value)| !value.is_null()).collect(),
+        other => other,
+    }
 }

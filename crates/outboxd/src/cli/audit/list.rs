@@ -7,16 +7,14 @@ use outbox::audit::{Entry, Filter};
 use serde_json::{Value, json};
 
 use super::args::AuditListArgs;
-use super::no_table;
-use crate::backends::Databases;
 use crate::cli::list::shorten;
 use crate::cli::output::Output;
-use crate::plan::Plan;
+use crate::ops::{Office, no_table};
 use crate::trouble::{Exit, Trouble};
 
 /// Lists entries of the book.
-pub async fn list(args: &AuditListArgs, plan: &Plan, output: &mut Output) -> anyhow::Result<Exit> {
-    let Some(audit) = &plan.audit else {
+pub async fn list(args: &AuditListArgs, office: &Office, output: &mut Output) -> anyhow::Result<Exit> {
+    let Some(audit) = &office.plan.audit else {
         let help = "name the database: [audit] with on = \"connection\"";
         return Err(Trouble::new(Exit::Config, "nobody writes down repairs here", help).into());
     };
@@ -32,7 +30,7 @@ pub async fn list(args: &AuditListArgs, plan: &Plan, output: &mut Output) -> any
         limit: args.limit,
         ..Filter::default()
     };
-    let listed = async { Databases::default().audit(&audit.connection).await?.list(&filter).await };
+    let listed = async { office.databases.audit(&audit.connection).await?.list(&filter).await };
     let entries =
         listed.await.map_err(|error| no_table("cannot read who did what", &audit.connection, &error))?;
     let limit = usize::try_from(args.limit).unwrap_or(usize::MAX);

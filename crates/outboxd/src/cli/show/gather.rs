@@ -6,9 +6,9 @@ use outbox::{ErrorKind, MessageId};
 
 use super::life::{Life, Written};
 use crate::backends::{self, Databases};
-use crate::cli::dlq::Dead;
-use crate::cli::errors::desks;
-use crate::cli::open;
+use crate::ops::Office;
+use crate::ops::dead::Dead;
+use crate::ops::errors::desks;
 use crate::plan::{InboxPlan, Plan, SourcePlan, Target};
 use crate::trouble::{Trouble, is_out_of_reach};
 
@@ -19,16 +19,16 @@ const MOST: usize = 100_000;
 type Told = Result<Life, Trouble>;
 
 /// What is known of a message at these sources, and with the consumers of all pipes.
-pub async fn gather(plan: &Plan, sources: &[&SourcePlan], id: &MessageId) -> (Life, Vec<Trouble>) {
-    let databases = Databases::default();
+pub async fn gather(office: &Office, sources: &[&SourcePlan], id: &MessageId) -> (Life, Vec<Trouble>) {
+    let (plan, databases) = (&*office.plan, &*office.databases);
     let inboxes = inboxes(plan);
     // What lies furthest ahead comes first: whatever led there was written down before, and is then seen as well.
     let (brokers, outboxes): (Vec<_>, Vec<_>) = sources.iter().partition(|source| source.is_on_broker());
     let at_brokers = join_all(brokers.into_iter().map(|source| at_broker(source, id))).await;
-    let at_tables = in_error_tables(plan, id);
-    let at_inboxes = join_all(inboxes.iter().map(|inbox| in_inbox(&databases, inbox, id)));
+    let at_tables = in_error_tables(office, id);
+    let at_inboxes = join_all(inboxes.iter().map(|inbox| in_inbox(databases, inbox, id)));
     let (at_tables, at_inboxes) = futures_util::join!(at_tables, at_inboxes);
-    let in_outboxes = join_all(outboxes.into_iter().map(|source| in_outbox(source, id))).await;
+    let in_outboxes = join_all(outboxes.into_iter().map(|source| in_outbox(office, source, id))).await;
     let (mut life, mut troubles) = (Life::default(), Vec::new());
     let later = at_brokers.into_iter().chain(at_inboxes).chain([at_tables]);
     // The outbox has the message as it was written.
@@ -70,8 +70,8 @@ fn inboxes(plan: &Plan) -> Vec<&InboxPlan> {
     inboxes
 }
 
-async fn in_outbox(source: &SourcePlan, id: &MessageId) -> Told {
-    let opened = open(source).await?;
+async fn in_outbox(office: &Office, source: &SourcePlan, id: &MessageId) -> Told {
+    let opened = office.open(source).await?;
     let story = opened.log.admin().show(id).await;
     let story = story.map_err(|error| opened.trouble("cannot show the message", &error))?;
     let Some(story) = story else { return Ok(Life::default()) };
@@ -123,12 +123,12 @@ async fn in_inbox(databases: &Databases, plan: &InboxPlan, id: &MessageId) -> To
     }
 }
 
-async fn in_error_tables(plan: &Plan, id: &MessageId) -> Told {
+async fn in_error_tables(office: &Office, id: &MessageId) -> Told {
     let mut life = Life::default();
-    if !plan.sinks.values().any(|sink| matches!(sink.target, Target::ErrorLog(..))) {
+    if !office.plan.sinks.values().any(|sink| matches!(sink.target, Target::ErrorLog(..))) {
         return Ok(life);
     }
-    for desk in desks(plan, None).await? {
+    for desk in desks(office, None).await? {
         let filter = ErrorFilter { message_id: Some(id.clone()), ..ErrorFilter::default() };
         let records = desk.log.list(&filter).await;
         let records = records.map_err(|error| desk.trouble("cannot read the error table", &error))?;

@@ -7,15 +7,15 @@ mod unsearched;
 
 use self::gather::gather;
 use super::args::ShowArgs;
-use super::choose;
 use super::output::Output;
-use crate::plan::Plan;
+use crate::ops::{Office, choose};
 use crate::trouble::Exit;
 
 /// Shows a message; its payload only when asked, since it may hold what not everybody should see.
-pub async fn show(args: &ShowArgs, plan: &Plan, output: &mut Output) -> anyhow::Result<Exit> {
+pub async fn show(args: &ShowArgs, office: &Office, output: &mut Output) -> anyhow::Result<Exit> {
+    let plan = &*office.plan;
     let sources = choose(plan, args.source.as_deref())?;
-    let (life, troubles) = gather(plan, &sources, &args.id.as_str().into()).await;
+    let (life, troubles) = gather(office, &sources, &args.id.as_str().into()).await;
     if !life.is_known() {
         let first = troubles.into_iter().next();
         return Err(first

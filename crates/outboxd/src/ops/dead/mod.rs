@@ -60,8 +60,11 @@ pub async fn show(
     id: &str,
     with_payload: bool,
 ) -> Result<Shown, Trouble> {
-    let picked =
-        Picked { source: source.map(str::to_owned), most: std::num::NonZeroU32::new(MOST), ..Picked::default() };
+    let picked = Picked {
+        source: source.map(str::to_owned),
+        most: std::num::NonZeroU32::new(MOST),
+        ..Picked::default()
+    };
     let mut sight = Sight::look(office, Wanted::new(&[id.to_owned()], picked)).await?;
     sight.complete().await?;
     let unseen: Vec<Unseen> = sight.unseen.iter().map(Unseen::from).collect();

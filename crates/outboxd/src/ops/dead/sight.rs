@@ -138,9 +138,8 @@ impl<'o> Sight<'o> {
                 tell(before + count);
             };
             let at = self.act_at((place, seen), act, &book, pace, (&tell, &done)).await;
-            let at = at.map_err(|trouble| {
-                trouble.after(before + done.load(Ordering::Relaxed), acted.matched)
-            })?;
+            let at =
+                at.map_err(|trouble| trouble.after(before + done.load(Ordering::Relaxed), acted.matched))?;
             acted.changed += at.acted;
             acted.gone.extend(at.missing.iter().map(ToString::to_string));
         }

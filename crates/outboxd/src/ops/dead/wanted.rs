@@ -11,8 +11,8 @@ use serde_json::{Value, json};
 use utoipa::{IntoParams, ToSchema};
 
 use super::Dead;
-use crate::cli::without_nulls;
 use crate::ops::asked;
+use crate::ops::told::without_nulls;
 
 /// So many of a place are looked at, if nobody says how many.
 const MOST: u32 = 10_000;

@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 use outbox::errors::{ErrorFilter, ErrorRecord, Resolution};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use utoipa::{IntoParams, ToSchema};
 
-use crate::cli::without_nulls;
 use crate::ops::asked;
+use crate::ops::told::without_nulls;
 
 /// Asked for so many at a time.
 const PAGE: u32 = 500;
@@ -19,7 +19,7 @@ const PAGE: u32 = 500;
 const MOST: u32 = 10_000;
 
 /// How an error stands.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, ToSchema)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Standing {
     /// Somebody should look at it.

@@ -91,14 +91,15 @@ impl<'o> TheOne<'o> {
     pub fn check(&self, payload: &[u8]) -> Result<(), Trouble> {
         let record = &self.record;
         let is_json = |bytes: &[u8]| serde_json::from_slice::<Value>(bytes).is_ok();
-        let claims =
-            record.content_type.contains("json") || (record.content_type.is_empty() && is_json(&record.payload));
+        let claims = record.content_type.contains("json")
+            || (record.content_type.is_empty() && is_json(&record.payload));
         if !claims || is_json(payload) {
             return Ok(());
         }
         let at = serde_json::from_slice::<Value>(payload).err();
-        let at =
-            at.map(|error| format!(" (line {}, column {})", error.line(), error.column())).unwrap_or_default();
+        let at = at
+            .map(|error| format!(" (line {}, column {})", error.line(), error.column()))
+            .unwrap_or_default();
         let what = format!("the new payload is no JSON{at}");
         Err(Trouble::usage(what, "the message says that it is JSON; nothing was changed"))
     }

@@ -85,7 +85,8 @@ impl<'o> Found<'o> {
 
     /// What is meant, by type and cause.
     pub fn causes(&self) -> Vec<Preview> {
-        let of = |record: &'_ ErrorRecord| (record.origin.clone(), record.kind.clone(), record.cause.code.clone());
+        let of =
+            |record: &'_ ErrorRecord| (record.origin.clone(), record.kind.clone(), record.cause.code.clone());
         let all: Vec<_> = self.records().map(of).collect();
         previews(all.iter().map(|(origin, kind, code)| (origin.as_str(), kind.as_str(), code.as_ref())))
     }
@@ -150,7 +151,8 @@ impl<'o> Found<'o> {
             };
             let name = desk.name();
             let done = written_down(Some(&book), (action, &name, &ids, detail), &tally, each).await;
-            settled.changed += done.map_err(|trouble| trouble.after(before + tally.count(), settled.matched))?;
+            settled.changed +=
+                done.map_err(|trouble| trouble.after(before + tally.count(), settled.matched))?;
         }
         Ok(settled)
     }
@@ -239,4 +241,3 @@ async fn send_back(
     let noted = desk.log.returned(&record.id, by).await;
     noted.map_err(|error| desk.trouble("sent back, but cannot note it", &error))
 }
-

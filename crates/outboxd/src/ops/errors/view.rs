@@ -122,7 +122,8 @@ impl ErrorEntry {
 impl WholeError {
     /// With headers, and with the payload if asked for.
     pub fn of(sink: &str, record: &ErrorRecord, with_payload: bool) -> Self {
-        let shown = |bytes: Option<&[u8]>| bytes.filter(|_| with_payload).map(Payload::of).unwrap_or_default();
+        let shown =
+            |bytes: Option<&[u8]>| bytes.filter(|_| with_payload).map(Payload::of).unwrap_or_default();
         let first = shown(record.original_payload.as_deref());
         Self {
             entry: ErrorEntry::of(sink, record),
