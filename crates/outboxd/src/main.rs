@@ -73,7 +73,10 @@ async fn run_verb(cli: Cli, output: &mut Output) -> anyhow::Result<ExitCode> {
     let exit = match cli.verb {
         Verb::Init(args) => cli::init(&args, file, output).await?,
         Verb::Validate => cli::validate(file, output)?,
-        Verb::Doctor(args) => doctor::doctor(&args, &check()?, output).await?,
+        Verb::Doctor(args) => {
+            let Checked { plan, warnings } = check()?;
+            cli::doctor(&args, &Office::for_call(plan), &warnings, output).await?
+        }
         Verb::Config { verb: ConfigVerb::Show } => cli::show_config(&office()?, output)?,
         Verb::Password => cli::password(output)?,
         Verb::Completions { shell } => {
@@ -106,8 +109,8 @@ async fn run_verb(cli: Cli, output: &mut Output) -> anyhow::Result<ExitCode> {
         Verb::Purge(args) => cli::purge(&args, &office()?, output).await?,
         Verb::Pause(args) => cli::pause(&args, &office()?, output).await?,
         Verb::Resume(args) => cli::resume(&args, &office()?, output).await?,
-        Verb::Dlq { verb } => cli::dlq(&verb, &load()?, output).await?,
-        Verb::Errors { verb } => cli::errors(&verb, &load()?, output).await?,
+        Verb::Dlq { verb } => cli::dlq(&verb, &office()?, output).await?,
+        Verb::Errors { verb } => cli::errors(&verb, &office()?, output).await?,
         Verb::Audit { verb: AuditVerb::List(args) } => cli::audit_list(&args, &office()?, output).await?,
         Verb::Send(args) => cli::send(&args, &office()?, output).await?,
     };

@@ -79,6 +79,15 @@ impl Trouble {
         self.fault
     }
 
+    /// It came after so many of them were done.
+    #[must_use]
+    pub fn after(mut self, done: u64, of: u64) -> Self {
+        if done > 0 {
+            self.what = format!("{}; {done} of {of} were done before", self.what);
+        }
+        self
+    }
+
     /// What to do about it.
     pub fn help(&self) -> &str {
         &self.help

@@ -22,6 +22,7 @@ mod sheet;
 mod sql;
 mod store;
 mod table;
+mod upkeep;
 mod wake;
 mod window;
 

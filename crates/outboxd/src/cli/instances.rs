@@ -1,7 +1,6 @@
 //! The instances that run the pipes, by their beats: part of `status`.
 
 use std::io;
-use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 use outbox::ErrorKind;
@@ -9,11 +8,9 @@ use outbox::beats::{Seen, State};
 use serde_json::{Value, json};
 
 use super::output::Output;
+use crate::health::OFFLINE_AFTER;
 use crate::ops::Office;
 use crate::trouble::Trouble;
-
-/// After so long without a beat an instance is gone: they come every 30 s, and one or two may be lost.
-const OFFLINE_AFTER: Duration = Duration::from_secs(90);
 
 /// How an instance is with a pipe, seen from outside.
 #[derive(Debug, PartialEq, Eq)]
@@ -113,6 +110,8 @@ fn to_cells(seen: &Seen, now: Timestamp) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use outbox::beats::Beat;
 
     use super::*;

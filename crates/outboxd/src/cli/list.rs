@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use super::args::{ListArgs, Selection};
 use super::output::Output;
 use crate::mistake::did_you_mean;
+use crate::ops::told::without_nulls;
 use crate::ops::{Office, Opened};
 use crate::plan::Plan;
 use crate::trouble::{Exit, Trouble};
@@ -36,14 +37,6 @@ impl Selection {
             "header": self.header,
         });
         without_nulls(all)
-    }
-}
-
-/// Only the members of an object that have a value.
-pub fn without_nulls(object: Value) -> Value {
-    match object {
-        Value::Object(all) => all.into_iter().filter(|(_, value)| !value.is_null()).collect(),
-        other => other,
     }
 }
 

@@ -7,6 +7,7 @@ mod activity;
 pub mod audit;
 mod consent;
 pub mod dlq;
+mod doctor;
 pub mod errors;
 mod init;
 mod init_from;
@@ -31,6 +32,7 @@ mod reference;
 
 pub use audit::list as audit_list;
 pub use dlq::dlq;
+pub use doctor::doctor;
 pub use errors::errors;
 pub use init::init;
 pub use list::list;
@@ -48,9 +50,7 @@ pub use validate::validate;
 
 use std::path::Path;
 
-use crate::backends::Log;
-pub use crate::ops::{Opened, choose};
-use crate::plan::{Checked, Plan, SourcePlan};
+use crate::plan::{Checked, Plan};
 use crate::trouble::{Exit, Trouble};
 
 /// Reads and checks the configuration.
@@ -69,12 +69,4 @@ pub fn check(file: &Path) -> anyhow::Result<Checked> {
         )
     })?;
     Ok(Plan::parse(file, &text, &|name| std::env::var(name).ok())?)
-}
-
-/// Opens an outbox that must be there, for verbs without an office.
-pub async fn open(source: &SourcePlan) -> Result<Opened<'_>, Trouble> {
-    match Log::open(source).await {
-        Ok(log) => Ok(Opened { source, log }),
-        Err(error) => Err(Trouble::at_source("cannot open the source", source, &error)),
-    }
 }

@@ -3,10 +3,16 @@
 //! The verbs of the command line, the JSON API and the pages all call these: `async fn(&Office, Request, by) ->
 //! Result<Answer, Trouble>`. Who may, and whether it is meant, is settled by whoever calls.
 
+pub mod asked;
 mod book;
 mod choose;
 mod pause;
 mod pipes;
+pub mod dead;
+pub mod doctor;
+pub mod errors;
+pub mod failures;
+pub mod told;
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -24,6 +30,9 @@ pub use book::{Book, Tally, no_table, written_down};
 pub use choose::{choose, choose_one, choose_outboxes, log_options};
 pub use pause::{PauseAnswer, PauseRequest, PauseShown, pause, pauses, resume};
 pub use pipes::{PipesAnswer, pipes};
+
+/// Is told how many are done, again and again.
+pub type Tell<'t> = &'t (dyn Fn(u64) + Send + Sync);
 
 /// So long may somebody wait who sits before a page.
 const PATIENCE: Duration = Duration::from_secs(2);

@@ -6,9 +6,9 @@ use outbox::{ErrorKind, MessageId};
 
 use super::life::{Life, Written};
 use crate::backends::{self, Databases};
-use crate::cli::dlq::Dead;
-use crate::cli::errors::desks;
 use crate::ops::Office;
+use crate::ops::dead::Dead;
+use crate::ops::errors::desks;
 use crate::plan::{InboxPlan, Plan, SourcePlan, Target};
 use crate::trouble::{Trouble, is_out_of_reach};
 
@@ -25,7 +25,7 @@ pub async fn gather(office: &Office, sources: &[&SourcePlan], id: &MessageId) ->
     // What lies furthest ahead comes first: whatever led there was written down before, and is then seen as well.
     let (brokers, outboxes): (Vec<_>, Vec<_>) = sources.iter().partition(|source| source.is_on_broker());
     let at_brokers = join_all(brokers.into_iter().map(|source| at_broker(source, id))).await;
-    let at_tables = in_error_tables(plan, id);
+    let at_tables = in_error_tables(office, id);
     let at_inboxes = join_all(inboxes.iter().map(|inbox| in_inbox(databases, inbox, id)));
     let (at_tables, at_inboxes) = futures_util::join!(at_tables, at_inboxes);
     let in_outboxes = join_all(outboxes.into_iter().map(|source| in_outbox(office, source, id))).await;
@@ -123,12 +123,12 @@ async fn in_inbox(databases: &Databases, plan: &InboxPlan, id: &MessageId) -> To
     }
 }
 
-async fn in_error_tables(plan: &Plan, id: &MessageId) -> Told {
+async fn in_error_tables(office: &Office, id: &MessageId) -> Told {
     let mut life = Life::default();
-    if !plan.sinks.values().any(|sink| matches!(sink.target, Target::ErrorLog(..))) {
+    if !office.plan.sinks.values().any(|sink| matches!(sink.target, Target::ErrorLog(..))) {
         return Ok(life);
     }
-    for desk in desks(plan, None).await? {
+    for desk in desks(office, None).await? {
         let filter = ErrorFilter { message_id: Some(id.clone()), ..ErrorFilter::default() };
         let records = desk.log.list(&filter).await;
         let records = records.map_err(|error| desk.trouble("cannot read the error table", &error))?;

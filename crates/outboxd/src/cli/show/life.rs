@@ -6,7 +6,7 @@ use outbox::errors::{ErrorRecord, Resolution};
 use outbox::letters::Waiting;
 use outbox::{Handled, Message};
 
-use crate::cli::dlq::Dead;
+use crate::ops::dead::Dead;
 use crate::plan::{PipePlan, Plan, Target};
 
 /// All that is known of a message.

@@ -103,7 +103,7 @@ fn e5_what_consumers_say_goes_beyond_what_the_relay_knows() {
     };
     let retrying = Life { retries: vec![waiting], handled: vec![handled(true)], ..relayed() };
     assert_eq!(state(&retrying), "retrying");
-    let dead = crate::cli::dlq::Dead::letter(
+    let dead = crate::ops::dead::Dead::letter(
         "work",
         outbox::letters::Letter::new(Message::new("a", "x"), outbox::broker::Died::default()),
     );
@@ -139,7 +139,7 @@ fn e5_a_dead_letter_counts_until_an_error_table_has_it() {
     };
     let letter = |second| {
         let letter = outbox::letters::Letter::new(Message::new("a", "x"), died(second));
-        ("topic 'orders.dlq'".to_owned(), crate::cli::dlq::Dead::letter("work", letter))
+        ("topic 'orders.dlq'".to_owned(), crate::ops::dead::Dead::letter("work", letter))
     };
     let with = |second, origin: &str, resolution| {
         let mut record = ErrorRecord::of(&Message::new("a", "x"), at(10));

@@ -9,10 +9,10 @@ use outbox::{Cause, Handled, Message};
 use serde_json::{Value, json};
 
 use super::life::{Life, Written};
-use crate::cli::dlq::Dead;
-use crate::cli::errors::{error_json, standing};
 use crate::cli::list::to_json as entry_json;
 use crate::cli::output::{Output, printable};
+use crate::ops::dead::Dead;
+use crate::ops::errors::ErrorEntry;
 use crate::plan::Plan;
 
 /// For scripts.
@@ -25,7 +25,7 @@ pub fn to_json(id: &str, life: &Life, plan: &Plan, with_payload: bool) -> Value 
         "handled": life.handled,
         "retries": life.retries.iter().map(waiting_json).collect::<Vec<_>>(),
         "letters": life.letters.iter().map(letter_json).collect::<Vec<_>>(),
-        "errors": life.errors.iter().map(|(sink, record)| error_json(sink, record)).collect::<Vec<_>>(),
+        "errors": life.errors.iter().map(|(sink, record)| ErrorEntry::of(sink, record)).collect::<Vec<_>>(),
         "unseen": life.unseen,
     });
     if let Some(message) = &life.message {
@@ -102,7 +102,10 @@ pub fn print(
     }
     for (sink, record) in &life.errors {
         let (id, cause) = (&record.id, &record.cause);
-        field("error table", &format!("sink '{sink}', error {id}: {}, {cause}", standing(record)))?;
+        field(
+            "error table",
+            &format!("sink '{sink}', error {id}: {}, {cause}", ErrorEntry::of(sink, record).standing()),
+        )?;
     }
     for unseen in &life.unseen {
         field("not looked at", unseen)?;

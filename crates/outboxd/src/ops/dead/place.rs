@@ -1,15 +1,16 @@
 //! Where dead letters lie: at a broker, or set aside in an outbox.
 
+use futures_util::future::join_all;
 use jiff::Timestamp;
 use outbox::admin::{Filter, Repair, Stand};
 use outbox::letters::{Act, Acted, DeadLetters, Deed, Pace};
 use outbox::{ErrorKind, MessageId};
 use tokio::time::{Instant, sleep_until};
 
-use super::dead::{Dead, Wanted};
+use super::{Dead, Wanted};
 use crate::backends;
-use crate::cli::{Opened, choose, open};
-use crate::plan::{Plan, SourcePlan};
+use crate::ops::{Office, Opened, choose};
+use crate::plan::SourcePlan;
 use crate::trouble::Trouble;
 
 /// An outbox is asked for so many at a time.
@@ -31,43 +32,37 @@ pub struct Seen {
     pub more: bool,
 }
 
-/// The places that are meant. One that cannot be opened does not hide the others.
-pub async fn places<'p>(
-    plan: &'p Plan,
-    name: Option<&str>,
-) -> Result<(Vec<Place<'p>>, Vec<Trouble>), Trouble> {
+/// Looks at the sources that are meant, all at once: what is there, and what those said that could not be looked at.
+pub async fn places<'o>(
+    office: &'o Office,
+    wanted: &Wanted,
+) -> Result<(Vec<(Place<'o>, Seen)>, Vec<Trouble>), Trouble> {
+    let sources = choose(&office.plan, wanted.picked.source.as_deref())?;
+    let looks = sources.into_iter().map(|source| {
+        let look = async {
+            let place = Place::open(office, source).await?;
+            let seen = place.look(wanted).await?;
+            Ok((place, seen))
+        };
+        async { office.look(&format!("cannot look at the dead letters of '{}'", source.name), look).await }
+    });
     let (mut places, mut troubles) = (Vec::new(), Vec::new());
-    for source in choose(plan, name)? {
-        match Place::open(source).await {
-            Ok(place) => places.push(place),
+    for looked in join_all(looks).await {
+        match looked {
+            Ok(looked) => places.push(looked),
             Err(trouble) => troubles.push(trouble),
         }
     }
     Ok((places, troubles))
 }
 
-/// What is meant at every place that answers, and what the others said.
-pub async fn look<'a, 'p>(
-    places: &'a [Place<'p>],
-    wanted: &Wanted,
-) -> (Vec<(&'a Place<'p>, Seen)>, Vec<Trouble>) {
-    let looks = places.iter().map(|place| async move { (place, place.look(wanted).await) });
-    let (mut seen, mut troubles) = (Vec::new(), Vec::new());
-    for (place, looked) in futures_util::future::join_all(looks).await {
-        match looked {
-            Ok(looked) => seen.push((place, looked)),
-            Err(trouble) => troubles.push(trouble),
-        }
-    }
-    (seen, troubles)
-}
-
 impl<'p> Place<'p> {
-    async fn open(source: &'p SourcePlan) -> Result<Self, Trouble> {
+    /// Where the dead letters of a source lie.
+    pub async fn open(office: &Office, source: &'p SourcePlan) -> Result<Self, Trouble> {
         match backends::letters(source) {
             Some(Ok(letters)) => Ok(Self::Letters(source, letters)),
             Some(Err(error)) => Err(Trouble::at_source("cannot read the dead letters", source, &error)),
-            None => open(source).await.map(Self::Outbox),
+            None => office.open(source).await.map(Self::Outbox),
         }
     }
 
@@ -93,7 +88,7 @@ impl<'p> Place<'p> {
 
     /// What is meant here, oldest first.
     pub async fn look(&self, wanted: &Wanted) -> Result<Seen, Trouble> {
-        let most = usize::try_from(wanted.picked.most).unwrap_or(usize::MAX);
+        let most = usize::try_from(wanted.picked.most()).unwrap_or(usize::MAX);
         let seen = match self {
             Self::Letters(source, letters) => match letters.look(most).await {
                 // Nothing has died yet where the queue is still to be made.
