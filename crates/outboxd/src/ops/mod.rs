@@ -8,6 +8,7 @@ mod book;
 mod choose;
 mod pause;
 mod pipes;
+pub mod queues;
 pub mod dead;
 pub mod doctor;
 pub mod errors;

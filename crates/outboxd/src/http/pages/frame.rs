@@ -35,6 +35,9 @@ pub const PLACES: [(char, &str, &str); 8] = [
     ('c', "/config", "Config"),
 ];
 
+/// The pages that only operators see.
+const ONLY_OPERATORS: [&str; 2] = ["/doctor", "/config"];
+
 /// What is around a page.
 #[derive(Debug, Clone)]
 pub struct Frame {
@@ -61,7 +64,7 @@ impl Frame {
 
     /// Where one can go, and whether one is there.
     pub fn places(&self) -> impl Iterator<Item = (char, &'static str, &'static str, bool)> {
-        let shown = PLACES.into_iter().filter(|(_, path, _)| *path != "/config" || self.may_repair());
+        let shown = PLACES.into_iter().filter(|(_, path, _)| !ONLY_OPERATORS.contains(path) || self.may_repair());
         shown.map(|(key, path, word)| (key, path, word, self.is_in(path)))
     }
 

@@ -16,6 +16,7 @@ use tokio::sync::watch;
 use tokio_stream::wrappers::WatchStream;
 use tokio_util::sync::CancellationToken;
 
+use super::doctor::LastLook;
 use super::history::{History, Minute, Point, Sample};
 use crate::health::Health;
 use crate::http::Shared;
@@ -40,13 +41,14 @@ pub struct Board {
     history: Mutex<History>,
     ticks: watch::Sender<Option<Tick>>,
     dead: Mutex<Option<u64>>,
+    pub(super) last_look: LastLook,
     stop: CancellationToken,
 }
 
 impl Board {
     /// An empty one; streams end with `stop`.
     pub fn new(stop: CancellationToken) -> Self {
-        Self { history: Mutex::default(), ticks: watch::Sender::new(None), dead: Mutex::default(), stop }
+        Self { history: Mutex::default(), ticks: watch::Sender::new(None), dead: Mutex::default(), last_look: LastLook::default(), stop }
     }
 
     fn history(&self) -> MutexGuard<'_, History> {

@@ -9,7 +9,9 @@ use jiff::Timestamp;
 
 use super::frame::{Frame, page};
 use super::history::Minute;
-use super::text::{age, grouped, when};
+use super::stands::Stands;
+use super::text::{age, counted, grouped, when};
+use super::truth::truth;
 use crate::health::{Judged, View};
 use crate::http::Shared;
 use crate::quantity::show_age;
@@ -19,6 +21,12 @@ use crate::quantity::show_age;
 struct Overview {
     frame: Frame,
     pipes: Vec<Card>,
+    stands: Stands,
+    pending: u64,
+    in_flight: u64,
+    waiting: u64,
+    behind: u64,
+    dead: u64,
     minutes: Vec<Minute>,
 }
 
@@ -38,8 +46,21 @@ fn minute(at: &i64) -> String {
 }
 
 /// The overview.
-pub(super) async fn overview(State(shared): State<Arc<Shared>>, frame: Frame) -> Response {
-    let pipes = shared.options.health.judged().into_iter().map(|(view, judged)| Card { view, judged });
-    let overview = Overview { pipes: pipes.collect(), minutes: shared.board.minutes(10), frame };
+pub(super) async fn overview(State(shared): State<Arc<Shared>>, mut frame: Frame) -> Response {
+    let stands = Stands::read(&shared).await;
+    let judged = shared.options.health.judged();
+    // What was just counted is the truth.
+    frame.truth = truth(&judged, shared.board.dead());
+    let overview = Overview {
+        pending: stands.sum(|lane| lane.pending),
+        in_flight: judged.iter().map(|(view, _)| view.in_flight).sum(),
+        waiting: stands.sum(|lane| lane.waiting),
+        behind: stands.sum(|lane| lane.behind),
+        dead: stands.sum(|lane| lane.dead),
+        pipes: judged.into_iter().map(|(view, judged)| Card { view, judged }).collect(),
+        minutes: shared.board.minutes(10),
+        stands,
+        frame,
+    };
     page(&overview.frame, &overview)
 }
