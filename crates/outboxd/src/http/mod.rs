@@ -8,9 +8,10 @@
 //! | `GET /health` | anybody who reaches it | the same, with how every pipe is |
 //! | `POST /v1/messages` | with a token | publishes a message: 200 confirmed, 202 kept |
 //! | `/login`, `/logout` | anybody who reaches it | signs in and out |
-//! | the pages, and the rest of `/v1` | a [`person::Person`] | looks and repairs |
 //! | `GET /v1/pipes` | viewers | how every pipe is, in every instance |
 //! | `POST /v1/pipes/{pipe}/pause`, `/resume` | operators | lets a pipe stand still, or go on |
+//! | the rest of `/v1` | viewers and operators | what the command line can do, see [`api`] |
+//! | the pages | viewers and operators | the same for people, see [`pages`] |
 
 mod answer;
 mod api;
@@ -40,8 +41,8 @@ use tokio_util::sync::CancellationToken;
 pub use figures::Figures;
 
 use crate::health::Health;
-use crate::options::AccessOptions;
 use crate::ops::Office;
+use crate::options::AccessOptions;
 use crate::secret::Secret;
 use answer::Refusal;
 use guard::Guard;
@@ -73,6 +74,7 @@ struct Shared {
     publishers: BTreeMap<String, Slot>,
     guard: Guard,
     board: Arc<Board>,
+    office: Arc<Office>,
 }
 
 /// A server that has its port.
@@ -113,7 +115,8 @@ async fn serve_within(
     let guard = Guard::new(&options)?;
     let board = Arc::new(Board::new(stop.child_token()));
     let sampling = tokio::spawn(pages::keep(Arc::clone(&board), Arc::clone(&options.health)));
-    let router = router(Arc::new(Shared { options, publishers, guard, board }))
+    let office = options.office.clone();
+    let router = router(Arc::new(Shared { options, publishers, guard, board, office }))
         .layer(from_fn_with_state(limits.request, listen::in_time))
         .layer(from_fn(answer::as_page))
         .layer(from_fn(guard::headers));
@@ -156,13 +159,15 @@ async fn show_figures(State(shared): State<Arc<Shared>>) -> ([(HeaderName, &'sta
     ([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], shared.options.figures.render())
 }
 
+const ROUTES: &str = "there are GET /metrics, GET /health, GET /readyz, GET /livez, POST /v1/messages and what GET /v1/openapi.json lists";
+
 async fn nowhere() -> Refusal {
-    let help = "there are POST /v1/messages, GET /metrics, GET /health, GET /readyz and GET /livez";
+    let help = ROUTES;
     Refusal::new(StatusCode::NOT_FOUND, "there is nothing at this path", help)
 }
 
 async fn wrong_method() -> Refusal {
-    let help = "there are POST /v1/messages, GET /metrics, GET /health, GET /readyz and GET /livez";
+    let help = ROUTES;
     Refusal::new(StatusCode::METHOD_NOT_ALLOWED, "this method does nothing here", help)
 }
 

@@ -8,7 +8,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use utoipa::ToSchema;
 
-use super::{Office, Tally, no_table, written_down};
+use super::book::no_table;
+use super::{Office, Tally, written_down};
 use crate::connection::Connection;
 use crate::mistake::did_you_mean;
 use crate::trouble::{Exit, Trouble};

@@ -62,9 +62,11 @@ fn in_words(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),
         Value::Object(all) if all.is_empty() => "all".to_owned(),
-        Value::Object(all) => {
-            all.iter().map(|(name, value)| format!("{name}={}", in_words(value))).collect::<Vec<_>>().join(" ")
-        }
+        Value::Object(all) => all
+            .iter()
+            .map(|(name, value)| format!("{name}={}", in_words(value)))
+            .collect::<Vec<_>>()
+            .join(" "),
         other => other.to_string(),
     }
 }
@@ -105,7 +107,8 @@ mod tests {
             detail,
         };
         assert_eq!(detail(&entry(Value::Null)), "");
-        let told = detail(&entry(json!({ "act": "x", "matched": 3, "selection": { "code": "IO" }, "note": null })));
+        let told =
+            detail(&entry(json!({ "act": "x", "matched": 3, "selection": { "code": "IO" }, "note": null })));
         assert_eq!(told, "matched 3 · selection code=IO");
     }
 }

@@ -84,7 +84,12 @@ impl Deed {
     }
 
     fn of(place: &str, name: &str) -> Self {
-        Self { place: place.to_owned(), name: name.to_owned(), back: "/failures".to_owned(), ..Self::default() }
+        Self {
+            place: place.to_owned(),
+            name: name.to_owned(),
+            back: "/failures".to_owned(),
+            ..Self::default()
+        }
     }
 
     /// To messages of an outbox.
@@ -134,11 +139,19 @@ impl Deed {
     /// What will happen.
     fn sentence(&self) -> &'static str {
         match (self.place.as_str(), self.verb.as_str()) {
-            ("outbox", "retry") => "Each is tried again at once, with all its attempts. Later messages of its key still wait for it.",
-            ("outbox", _) => "Each is let go: it does not come again on its pipe, and its key goes on. This cannot be undone.",
-            ("letters", "retry") => "Each goes back to where it died and is handled again, with all its attempts.",
+            ("outbox", "retry") => {
+                "Each is tried again at once, with all its attempts. Later messages of its key still wait for it."
+            }
+            ("outbox", _) => {
+                "Each is let go: it does not come again on its pipe, and its key goes on. This cannot be undone."
+            }
+            ("letters", "retry") => {
+                "Each goes back to where it died and is handled again, with all its attempts."
+            }
             ("letters", _) => "Each is removed for good. This cannot be undone.",
-            (_, "retry") => "Each is sent back to where it failed, as it stands in the table, and is marked as returned.",
+            (_, "retry") => {
+                "Each is sent back to where it failed, as it stands in the table, and is marked as returned."
+            }
             _ => "Each is closed: nothing is left to do. It stays in the table with your name.",
         }
     }
@@ -177,9 +190,15 @@ impl Deed {
     async fn in_outbox(&self, office: &Office, by: &str, dry_run: bool) -> Result<Meant, Refusal> {
         let verb = if self.verb == "retry" { Repair::Retry } else { Repair::Skip };
         let (source, filter) = (asked(&self.name), asked(&self.filter));
-        let request = RepairRequest { source: source.clone(), filter: filter.clone(), ids: Vec::new(), dry_run };
+        let request =
+            RepairRequest { source: source.clone(), filter: filter.clone(), ids: Vec::new(), dry_run };
         let changed = repair(office, verb, &request, by).await?;
-        let mut meant = Meant { matched: changed.matched, changed: changed.changed, remark: changed.remark, ..Meant::default() };
+        let mut meant = Meant {
+            matched: changed.matched,
+            changed: changed.changed,
+            remark: changed.remark,
+            ..Meant::default()
+        };
         if dry_run {
             let request = ListRequest { source, filter, after: None, limit: Some(SAMPLE) };
             let listed = list(office, &request).await?;
@@ -201,7 +220,8 @@ impl Deed {
         };
         let ids = asked(&self.id).into_iter().collect();
         let act = if self.verb == "retry" { Act::Return } else { Act::Discard };
-        let acted = dead::act(office, act, ActRequest { ids, picked, rate: None, dry_run }, by, &|_| {}).await?;
+        let acted =
+            dead::act(office, act, ActRequest { ids, picked, rate: None, dry_run }, by, &|_| {}).await?;
         let sample = acted.ids.iter().take(SAMPLE as usize).map(ToString::to_string).collect();
         let remark = (!acted.gone.is_empty()).then(|| format!("{} had gone already", acted.gone.len()));
         Ok(Meant {
@@ -215,8 +235,12 @@ impl Deed {
     }
 
     async fn to_errors(&self, office: &Office, by: &str, dry_run: bool) -> Result<Meant, Refusal> {
-        let chosen =
-            Chosen { sink: asked(&self.name), kind: asked(&self.kind), code: asked(&self.code), ..Chosen::default() };
+        let chosen = Chosen {
+            sink: asked(&self.name),
+            kind: asked(&self.kind),
+            code: asked(&self.code),
+            ..Chosen::default()
+        };
         let ids: Vec<String> = asked(&self.id).into_iter().collect();
         let settled = if self.verb == "retry" {
             let request = RetryRequest { ids, chosen, rate: None, dry_run };
@@ -313,7 +337,9 @@ mod tests {
         let deed = |place: &str, verb: &str| Deed { verb: verb.to_owned(), ..Deed::of(place, "x") };
         assert!(deed("outbox", "skip").is_known() && deed("letters", "discard").is_known());
         assert!(deed("errors", "resolve").is_known() && deed("errors", "retry").is_known());
-        for (place, verb) in [("outbox", "discard"), ("letters", "resolve"), ("moon", "retry"), ("outbox", "")] {
+        for (place, verb) in
+            [("outbox", "discard"), ("letters", "resolve"), ("moon", "retry"), ("outbox", "")]
+        {
             assert!(!deed(place, verb).is_known(), "{place} {verb}");
         }
     }

@@ -53,13 +53,21 @@ impl Doctor {
     }
 
     fn levels(&self) -> [(Level, &'static str, usize); 3] {
-        [(Level::Failure, "failing", Level::Failure), (Level::Warning, "warning", Level::Warning), (Level::Ok, "ok", Level::Ok)]
-            .map(|(level, word, counted)| (level, word, self.count(counted)))
+        [
+            (Level::Failure, "failing", Level::Failure),
+            (Level::Warning, "warning", Level::Warning),
+            (Level::Ok, "ok", Level::Ok),
+        ]
+        .map(|(level, word, counted)| (level, word, self.count(counted)))
     }
 }
 
 /// The last look, or a first one.
-pub(super) async fn show(State(shared): State<Arc<Shared>>, _: Operator, frame: Frame) -> Result<Response, Refusal> {
+pub(super) async fn show(
+    State(shared): State<Arc<Shared>>,
+    _: Operator,
+    frame: Frame,
+) -> Result<Response, Refusal> {
     let last = &shared.board.last_look;
     let (at, report) = match last.get() {
         Some(look) => look,

@@ -48,7 +48,9 @@ fn place(place: &Place) -> String {
 
 /// The page that lists a group one by one.
 fn list_of(group: &Group) -> String {
-    let query = |pairs: &[(&str, &str)]| url::form_urlencoded::Serializer::new(String::new()).extend_pairs(pairs).finish();
+    let query = |pairs: &[(&str, &str)]| {
+        url::form_urlencoded::Serializer::new(String::new()).extend_pairs(pairs).finish()
+    };
     let (kind, code) = (group.kind.as_str(), group.code.as_str());
     match &group.place {
         Place::Outbox { source, .. } => {
@@ -239,7 +241,13 @@ pub(super) async fn edit(
     let office = &shared.options.office;
     // A browser writes the end of a line in its own way.
     let payload = Some(payload.replace("\r\n", "\n"));
-    let request = EditRequest { id: id.clone(), sink: Some(sink.clone()), payload, payload_base64: None, dry_run: false };
+    let request = EditRequest {
+        id: id.clone(),
+        sink: Some(sink.clone()),
+        payload,
+        payload_base64: None,
+        dry_run: false,
+    };
     let edited = errors::edit(office, request, &person.name).await?;
     let changed = if edited.changed == 1 { "Its payload is changed" } else { "It had that payload already" };
     let here = format!("/failures/errors/{sink}/{id}");

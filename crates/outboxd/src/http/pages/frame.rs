@@ -64,7 +64,8 @@ impl Frame {
 
     /// Where one can go, and whether one is there.
     pub fn places(&self) -> impl Iterator<Item = (char, &'static str, &'static str, bool)> {
-        let shown = PLACES.into_iter().filter(|(_, path, _)| !ONLY_OPERATORS.contains(path) || self.may_repair());
+        let shown =
+            PLACES.into_iter().filter(|(_, path, _)| !ONLY_OPERATORS.contains(path) || self.may_repair());
         shown.map(|(key, path, word)| (key, path, word, self.is_in(path)))
     }
 

@@ -48,7 +48,13 @@ pub struct Board {
 impl Board {
     /// An empty one; streams end with `stop`.
     pub fn new(stop: CancellationToken) -> Self {
-        Self { history: Mutex::default(), ticks: watch::Sender::new(None), dead: Mutex::default(), last_look: LastLook::default(), stop }
+        Self {
+            history: Mutex::default(),
+            ticks: watch::Sender::new(None),
+            dead: Mutex::default(),
+            last_look: LastLook::default(),
+            stop,
+        }
     }
 
     fn history(&self) -> MutexGuard<'_, History> {

@@ -15,9 +15,8 @@ use super::steps::{Step, steps};
 use super::text::{grouped, when};
 use crate::http::Shared;
 use crate::http::answer::Refusal;
-use crate::http::person::{Person, Role};
+use crate::http::person::{Person, may_see_payloads};
 use crate::ops::show::{Life, life};
-use crate::options::Payloads;
 
 #[derive(Template)]
 #[template(path = "message.html")]
@@ -41,13 +40,9 @@ impl Shown {
     }
 }
 
-/// Whether somebody may see payloads.
+/// Whether somebody may see payloads here.
 pub(super) fn may_see(shared: &Shared, person: &Person) -> bool {
-    match shared.options.access.payloads {
-        Payloads::Nobody => false,
-        Payloads::Operator => person.role >= Role::Operator,
-        Payloads::Viewer => true,
-    }
+    may_see_payloads(person, shared.options.access.payloads)
 }
 
 /// One message.
@@ -61,7 +56,9 @@ pub(super) async fn message(
     let life = office.look("cannot show the message", life(office, &id, None)).await?;
     let shows = may_see(&shared, &frame.person);
     let payload = life.message.as_ref().filter(|_| shows).map(|message| Payload::of(&message.payload));
-    let entries = || life.written.iter().filter(|written| written.source == source).flat_map(|written| &written.entries);
+    let entries = || {
+        life.written.iter().filter(|written| written.source == source).flat_map(|written| &written.entries)
+    };
     let repairable = entries().any(|entry| matches!(entry.stand, Stand::Waiting | Stand::Dead));
     let command = format!("outboxd show {}{}", shell(&id), if shows { " --payload" } else { "" });
     let (state, steps) = (life.state(&office.plan).as_str(), steps(&life));

@@ -60,7 +60,14 @@ struct Tab {
 /// The same filter in other states. Pure.
 fn tabs(filter: &str) -> Vec<Tab> {
     let selection = Selection::parse(filter).unwrap_or_default();
-    let states = [None, Some(Stand::Pending), Some(Stand::Waiting), Some(Stand::Behind), Some(Stand::Dead), Some(Stand::Done)];
+    let states = [
+        None,
+        Some(Stand::Pending),
+        Some(Stand::Waiting),
+        Some(Stand::Behind),
+        Some(Stand::Dead),
+        Some(Stand::Done),
+    ];
     let tab = |state: Option<Stand>| Tab {
         word: state.map_or("all", Stand::as_str),
         filter: Selection { state, ..selection.clone() }.to_string(),
@@ -83,7 +90,11 @@ pub(super) async fn messages(
     let sources = outboxes(&office.plan);
     let source = asked(&source).or_else(|| sources.first().cloned()).unwrap_or_default();
     let request = ListRequest { source: asked(&source), filter: asked(&filter), after, limit: Some(PAGE) };
-    let listed = if sources.is_empty() { Ok(Listing { messages: Vec::new(), next: None }) } else { list(office, &request).await };
+    let listed = if sources.is_empty() {
+        Ok(Listing { messages: Vec::new(), next: None })
+    } else {
+        list(office, &request).await
+    };
     let (shown, trouble) = match listed {
         Ok(shown) => (shown, None),
         Err(trouble) => {
@@ -115,6 +126,9 @@ mod tests {
         let dead = tabs.iter().find(|tab| tab.word == "dead").expect("there is one");
         assert!(dead.chosen && tabs.iter().filter(|tab| tab.chosen).count() == 1);
         let done = tabs.iter().find(|tab| tab.word == "done").expect("there is one");
-        assert_eq!((done.filter.as_str(), tabs[0].filter.as_str()), ("type:order.* state:done", "type:order.*"));
+        assert_eq!(
+            (done.filter.as_str(), tabs[0].filter.as_str()),
+            ("type:order.* state:done", "type:order.*")
+        );
     }
 }

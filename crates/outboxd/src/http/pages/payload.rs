@@ -104,7 +104,12 @@ fn end_of_word(text: &str) -> usize {
     text.find([',', ']', '}', ' ', '\t', '\r', '\n']).unwrap_or(text.len())
 }
 
-fn node(f: &mut fmt::Formatter<'_>, tokens: &mut Tokens<'_>, name: Option<&str>, depth: usize) -> fmt::Result {
+fn node(
+    f: &mut fmt::Formatter<'_>,
+    tokens: &mut Tokens<'_>,
+    name: Option<&str>,
+    depth: usize,
+) -> fmt::Result {
     match tokens.peek() {
         Some('{') => branch(f, tokens, name, depth, ('{', '}')),
         Some('[') => branch(f, tokens, name, depth, ('[', ']')),
@@ -221,8 +226,12 @@ mod tests {
     #[test]
     fn a_tree_has_everything_in_its_order_also_twice() {
         let shown = tree(" [ {\"b\":[],\"a\":{},\"b\":[true,null]} , \"x, y\\\"]\" ] ");
-        let text: String = shown.split('<').filter_map(|part| part.split_once('>')).map(|(_, text)| text).collect();
-        assert_eq!(text, "[…]{…}&quot;b&quot;: []&quot;a&quot;: {}&quot;b&quot;: […]truenull&quot;x, y\\&quot;]&quot;");
+        let text: String =
+            shown.split('<').filter_map(|part| part.split_once('>')).map(|(_, text)| text).collect();
+        assert_eq!(
+            text,
+            "[…]{…}&quot;b&quot;: []&quot;a&quot;: {}&quot;b&quot;: […]truenull&quot;x, y\\&quot;]&quot;"
+        );
         assert_eq!(shown.matches("<details").count(), shown.matches("</details>").count());
     }
 

@@ -7,7 +7,8 @@ pub(super) fn asked(text: &str) -> Option<String> {
 
 /// A word for a shell, quoted where it must be. Pure.
 pub(super) fn shell(word: &str) -> String {
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | ':' | '/' | '=' | ',' | '@');
+    let is_plain =
+        |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | ':' | '/' | '=' | ',' | '@');
     if !word.is_empty() && word.chars().all(is_plain) {
         return word.to_owned();
     }

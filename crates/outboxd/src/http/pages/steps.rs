@@ -55,16 +55,20 @@ fn on_pipe(entry: &Entry) -> Step {
     let why = entry.cause.as_ref().map(Cause::to_string).unwrap_or_default();
     let step = match entry.stand {
         Stand::Pending => Step::new("", None, format!("Pipe '{pipe}' has not read it yet")),
-        Stand::Waiting => {
-            Step::new("warn", None, format!("Pipe '{pipe}' has tried it {} and tries again", times(entry.attempts)))
-        }
+        Stand::Waiting => Step::new(
+            "warn",
+            None,
+            format!("Pipe '{pipe}' has tried it {} and tries again", times(entry.attempts)),
+        ),
         Stand::Behind => {
             let more = "it waits behind an earlier message of its key";
             return Step::new("warn", None, format!("Pipe '{pipe}' holds it back")).more(more);
         }
-        Stand::Dead => {
-            Step::new("bad", None, format!("Pipe '{pipe}' has given it up after {}", attempts(entry.attempts)))
-        }
+        Stand::Dead => Step::new(
+            "bad",
+            None,
+            format!("Pipe '{pipe}' has given it up after {}", attempts(entry.attempts)),
+        ),
         Stand::Done => Step::new("good", None, format!("Pipe '{pipe}' has delivered it")),
     };
     Step { due: entry.due.filter(|_| entry.stand == Stand::Waiting), ..step.more(why) }
@@ -94,11 +98,17 @@ fn letter(place: &str, dead: &Dead) -> Step {
 fn error(sink: &str, record: &ErrorRecord) -> Step {
     let by = record.resolved_by.as_deref().unwrap_or("somebody");
     match record.resolution {
-        Resolution::Open => Step::new("bad", Some(record.last_seen), format!("An open error in the table of '{sink}'"))
-            .more(record.cause.to_string()),
-        Resolution::Returned => Step::new("warn", record.resolved_at, format!("{by} has sent it back to '{}'", record.origin)),
-        Resolution::Resolved => Step::new("good", record.resolved_at, format!("{by} has resolved the error in '{sink}'"))
-            .more(record.note.clone().unwrap_or_default()),
+        Resolution::Open => {
+            Step::new("bad", Some(record.last_seen), format!("An open error in the table of '{sink}'"))
+                .more(record.cause.to_string())
+        }
+        Resolution::Returned => {
+            Step::new("warn", record.resolved_at, format!("{by} has sent it back to '{}'", record.origin))
+        }
+        Resolution::Resolved => {
+            Step::new("good", record.resolved_at, format!("{by} has resolved the error in '{sink}'"))
+                .more(record.note.clone().unwrap_or_default())
+        }
     }
 }
 
