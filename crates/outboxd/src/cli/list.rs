@@ -1,6 +1,5 @@
 //! `list`: messages that match, and what `retry` and `skip` share with it.
 
-use serde_json::Value;
 
 use super::args::{ListArgs, Selection};
 use super::output::Output;

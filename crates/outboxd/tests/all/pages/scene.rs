@@ -1,10 +1,13 @@
 //! A run with its server on, and a browser before it.
 
+use std::io::Write as _;
 use std::path::PathBuf;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use testbed::{Browser, Page};
 
+use crate::endpoint::Endpoint;
 use crate::program::{PATIENCE, Program, Running};
 use crate::web::server;
 
@@ -13,6 +16,69 @@ const PICTURES: &str = "OUTBOX_SCREENSHOTS";
 
 /// Whoever comes from this machine may repair.
 pub const HTTP: &str = "[http]\nlisten = \"127.0.0.1:0\"\nanonymous = \"operator\"\n";
+
+/// What no page may show.
+pub const SECRET: &str = "a-token-that-nobody-may-see";
+
+/// The hash of a password, as the program makes it.
+pub fn hash(command: &mut Command, password: &str) -> String {
+    let mut child =
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    child.stdin.take().unwrap().write_all(format!("{password}\n").as_bytes()).unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert!(output.status.success());
+    String::from_utf8(output.stdout).unwrap().trim().to_owned()
+}
+
+/// An outbox whose messages a handler takes, or refuses as it is told, and a file besides.
+pub struct Store {
+    pub scene: Scene,
+    pub endpoint: Endpoint,
+}
+
+impl Store {
+    /// With these keys of the pipe to the handler.
+    pub async fn open(pipe: &str) -> Option<Self> {
+        Self::with("anonymous = \"operator\"", pipe).await
+    }
+
+    /// With these keys of the server besides.
+    pub async fn with(http: &str, pipe: &str) -> Option<Self> {
+        let endpoint = Endpoint::start().await;
+        let config = format!(
+            r#"
+[connections]
+shop = "sqlite:shop.db"
+[sources.orders]
+on = "shop"
+[sinks.mailer]
+http = "{}"
+private = true
+[sinks.lines]
+file = "lines.jsonl"
+[pipes.notify]
+from = "orders"
+to = "mailer"
+poll = "20ms"
+{pipe}
+[pipes.archive]
+from = "orders"
+to = "lines"
+poll = "20ms"
+[http]
+listen = "127.0.0.1:0"
+token = "{SECRET}"
+{http}
+"#,
+            endpoint.url
+        );
+        Some(Self { scene: Scene::open(&config).await?, endpoint })
+    }
+
+    pub fn end(self) {
+        self.scene.end();
+    }
+}
 
 /// A run with a browser before it.
 pub struct Scene {
@@ -83,6 +149,15 @@ impl Scene {
             self.page.screenshot(&folder.join(format!("{name}-{word}.png"))).await.unwrap();
         }
         self.page.dark(false).await.unwrap();
+    }
+
+    /// Takes a picture of how it is now, if somebody wants it.
+    pub async fn phone_picture(&self, name: &str) {
+        let Some(folder) = std::env::var_os(PICTURES).map(PathBuf::from) else { return };
+        // Only a look for whoever works on the pages: the documents have none of a phone.
+        if folder.join("phone").is_dir() {
+            self.page.screenshot(&folder.join("phone").join(format!("{name}.png"))).await.unwrap();
+        }
     }
 
     /// Nothing was amiss in the browser, nobody else was asked, and the run ends as it should.
