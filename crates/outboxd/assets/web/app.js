@@ -131,6 +131,12 @@
     button.setAttribute("aria-pressed", String(events !== null));
   }
 
+  // Whoever types, or has typed something, must not lose it.
+  function isBusy() {
+    const isTyped = (field) => field.value !== field.defaultValue;
+    return one("#live :focus") !== null || all("#live input, #live textarea").some(isTyped);
+  }
+
   function listen() {
     const should = wanted && !document.hidden && one("[data-live]") !== null;
     if (should && !events) {
@@ -138,8 +144,7 @@
       events.addEventListener("tick", (event) => {
         const tick = JSON.parse(event.data);
         if (tick.point) addPoint(tick.point);
-        // Whoever types or reads something opened must not lose it.
-        if (!one("#live details[open], #live :focus")) document.body.dispatchEvent(new Event("tick"));
+        if (!isBusy()) document.body.dispatchEvent(new Event("tick"));
       });
     } else if (!should && events) {
       events.close();
@@ -183,9 +188,10 @@
     document.body.addEventListener("htmx:afterSettle", tellTimes);
     // Who is not known any more is shown where to sign in, and not an empty page.
     document.body.addEventListener("htmx:beforeSwap", (event) => {
-      if (event.detail.serverResponse.includes('id="live"')) return;
+      const isPage = event.detail.serverResponse.includes('id="live"');
+      if (isPage && !isBusy()) return;
       event.detail.shouldSwap = false;
-      location.reload();
+      if (!isPage) location.reload();
     });
     const button = one("[data-live]");
     if (button) {

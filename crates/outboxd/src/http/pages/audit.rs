@@ -68,6 +68,7 @@ fn in_words(value: &Value) -> String {
         Value::Object(all) if all.is_empty() => "all".to_owned(),
         Value::Object(all) => all
             .iter()
+            .filter(|(_, value)| says_something(value))
             .map(|(name, value)| format!("{name}={}", in_words(value)))
             .collect::<Vec<_>>()
             .join(" "),
