@@ -70,7 +70,7 @@ async fn whatever_is_asked_is_answered_as_the_document_says() {
     }
     // A fuzz that never gets through, or always, has tested little.
     for (operation, [right, wrong]) in &seen {
-        assert!(*right > 10 && *wrong > 2, "{operation}: {right} answered, {wrong} refused of {seen:?}");
+        assert!(*right >= 5 && *wrong >= 3, "{operation}: {right} answered, {wrong} refused of {seen:?}");
     }
 }
 
