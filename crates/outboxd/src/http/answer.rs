@@ -6,6 +6,8 @@ use axum::response::{AppendHeaders, IntoResponse, Response};
 use outbox::{Error, ErrorKind, MessageId, Published};
 use serde_json::json;
 
+use crate::trouble::{Exit, Fault, Trouble};
+
 /// When a client may come again, in seconds.
 const RETRY_AFTER: HeaderValue = HeaderValue::from_static("2");
 
@@ -53,6 +55,19 @@ impl From<Error> for Refusal {
         match error.kind() {
             ErrorKind::Invalid => Self::bad(error.chain(), "change the message, and send it again"),
             _ => Self::later(error.chain(), "send it again in a while, under the same id"),
+        }
+    }
+}
+
+impl From<Trouble> for Refusal {
+    /// Whose fault it is decides.
+    fn from(trouble: Trouble) -> Self {
+        let (what, help) = (trouble.to_string(), trouble.help());
+        match (trouble.fault(), trouble.exit) {
+            (Fault::Unknown, _) => Self::new(StatusCode::NOT_FOUND, what, help),
+            (Fault::Asked, _) => Self::bad(what, help),
+            (Fault::Ours, Exit::Source | Exit::Sink) => Self::later(what, help),
+            (Fault::Ours, _) => Self::new(StatusCode::INTERNAL_SERVER_ERROR, what, help),
         }
     }
 }

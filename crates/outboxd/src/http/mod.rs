@@ -36,6 +36,7 @@ use tokio_util::sync::CancellationToken;
 pub use figures::Figures;
 
 use crate::health::Health;
+use crate::ops::Office;
 use crate::secret::Secret;
 use answer::Refusal;
 use listen::Limits;
@@ -50,6 +51,8 @@ pub struct HttpOptions {
     pub figures: Figures,
     /// What `/health` and `/readyz` show.
     pub health: Arc<Health>,
+    /// What people see and do.
+    pub office: Arc<Office>,
 }
 
 /// A publisher, as soon as its store is open; or why that will not be.
