@@ -33,12 +33,13 @@ pub async fn listen(
     http: &HttpPlan,
     chosen: &[&PipePlan],
     health: &Arc<Health>,
-    office: Arc<Office>,
+    office: &Arc<Office>,
     stop: &CancellationToken,
 ) -> anyhow::Result<Serving> {
     let figures = Figures::install(buckets(plan))?;
     let tokens = http.token.iter().cloned().collect();
-    let options = HttpOptions { listen: http.listen, tokens, figures, health: health.clone(), office };
+    let options =
+        HttpOptions { listen: http.listen, tokens, figures, health: health.clone(), office: office.clone() };
     let slots = of_pipes(plan, chosen).map(|publisher| (publisher.name.clone(), Slot::default()));
     let slots: BTreeMap<String, Slot> = slots.collect();
     let serving = serve(options, slots.clone(), stop.clone()).await.map_err(|error| {

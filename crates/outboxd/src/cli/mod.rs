@@ -11,7 +11,6 @@ mod doctor;
 pub mod errors;
 mod init;
 mod init_from;
-mod instances;
 mod list;
 mod migrate;
 mod person;

@@ -60,14 +60,16 @@ impl From<Error> for Refusal {
 }
 
 impl From<Trouble> for Refusal {
-    /// Whose fault it is decides.
+    /// What is the client's fault is never told as ours, and what may be better in a while says so.
     fn from(trouble: Trouble) -> Self {
-        let (what, help) = (trouble.to_string(), trouble.help());
+        let (error, help) = (trouble.to_string(), trouble.help().to_owned());
         match (trouble.fault(), trouble.exit) {
-            (Fault::Unknown, _) => Self::new(StatusCode::NOT_FOUND, what, help),
-            (Fault::Asked, _) => Self::bad(what, help),
-            (Fault::Ours, Exit::Source | Exit::Sink) => Self::later(what, help),
-            (Fault::Ours, _) => Self::new(StatusCode::INTERNAL_SERVER_ERROR, what, help),
+            (Fault::Unknown, _) => Self::new(StatusCode::NOT_FOUND, error, help),
+            (Fault::Asked, _) => Self::bad(error, help),
+            (Fault::Ours, Exit::Source | Exit::Sink) => Self::later(error, help),
+            // There is no place for it: somebody has to change the configuration first.
+            (Fault::Ours, Exit::Config) => Self::new(StatusCode::CONFLICT, error, help),
+            (Fault::Ours, _) => Self::new(StatusCode::INTERNAL_SERVER_ERROR, error, help),
         }
     }
 }

@@ -4,12 +4,22 @@
 //! Result<Answer, Trouble>`. Who may, and whether it is meant, is settled by whoever calls.
 
 pub mod asked;
+pub mod audit;
 mod book;
 mod choose;
 pub mod dead;
 pub mod doctor;
 pub mod errors;
 pub mod failures;
+pub mod filter;
+pub mod instances;
+pub mod messages;
+pub mod purge;
+pub mod repair;
+pub mod replay;
+pub mod send;
+pub mod show;
+pub mod status;
 pub mod told;
 
 use std::collections::BTreeMap;
@@ -21,10 +31,12 @@ use tokio::sync::Mutex;
 
 use crate::backends::{Databases, Log};
 use crate::plan::{Plan, SourcePlan};
+use crate::show::effective;
 use crate::trouble::{Exit, Trouble};
 
-pub use book::{Book, Tally, no_table, written_down};
+pub use book::{Book, Tally, written_down};
 pub use choose::{choose, choose_one, choose_outboxes, log_options};
+pub use filter::Selection;
 
 /// Is told how many are done, again and again.
 pub type Tell<'t> = &'t (dyn Fn(u64) + Send + Sync);
@@ -105,8 +117,21 @@ impl Office {
         Ok(opened)
     }
 
+    /// The effective configuration: defaults filled in, secrets masked.
+    pub fn config(&self) -> serde_json::Value {
+        effective(&self.plan)
+    }
+
     /// The book in which repairs are written down, or why there is none: without one nothing is repaired.
     pub async fn book(&self, by: &str) -> Result<Book, Trouble> {
         Book::open(&self.plan, &self.databases, by).await
     }
+}
+
+/// A name or an id that no database could hold is a mistake, and not something that is not there.
+pub fn check_id(text: &str) -> Result<(), Trouble> {
+    if text.contains('\0') {
+        return Err(Trouble::usage("there is a NUL character in a name or an id", "check it: none has one"));
+    }
+    Ok(())
 }

@@ -40,13 +40,13 @@ pub async fn run(plan: &Plan, args: &RunArgs) -> anyhow::Result<Exit> {
     declare(plan, &chosen, &stop).await;
     let owner = owner_name(plan.relay.as_deref());
     let health = Arc::new(Health::new(&owner, plan, &chosen));
+    let databases = Arc::new(Databases::default());
     // Before the sinks: what they measure must have somewhere to go.
     let until = stop.child_token();
-    let databases = Arc::new(Databases::default());
     let serving = match &plan.http {
         Some(http) if !args.once && publishers::are_served(plan, &chosen) => {
             let office = Arc::new(Office::serving(Arc::new(plan.clone()), databases.clone()));
-            Some(publishers::listen(plan, http, &chosen, &health, office, &until).await?)
+            Some(publishers::listen(plan, http, &chosen, &health, &office, &until).await?)
         }
         Some(_) if !args.once => {
             tracing::info!("not listening for HTTP: the chosen pipes have neither metrics nor a publisher");

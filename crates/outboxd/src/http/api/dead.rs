@@ -3,16 +3,15 @@
 use std::sync::Arc;
 
 use axum::Json;
-use axum::extract::{Path, State};
+use axum::extract::State;
 use serde::Deserialize;
 use utoipa::IntoParams;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use super::asked::{Asked, Body, carried_out};
-use super::may_see_payloads;
+use super::asked::{At, Body, Params};
+use super::{Answered, Refused, to_the_end};
 use crate::http::Shared;
-use crate::http::answer::Refusal;
 use crate::http::person::{Operator, Person};
 use crate::ops::dead::{self, Act, ActRequest, Acted, Letters, Picked, Shown, Wanted};
 
@@ -25,13 +24,16 @@ pub(super) fn routes() -> OpenApiRouter<Arc<Shared>> {
 }
 
 /// Dead letters of queues and topics, and what outboxes have set aside as dead, oldest first
-#[utoipa::path(get, path = "/dlq", tag = "dead letters", params(Picked), responses((status = 200, body = Letters)))]
+#[utoipa::path(get, path = "/dlq", tag = "dead letters", params(Picked), responses(
+    (status = 200, description = "What is there, or was done", body = Letters),
+    (status = "default", description = "Why not", body = Refused),
+))]
 async fn list(
     _: Person,
     State(shared): State<Arc<Shared>>,
-    Asked(picked): Asked<Picked>,
-) -> Result<Json<Letters>, Refusal> {
-    Ok(Json(dead::list(&shared.options.office, Wanted::new(&[], picked)).await?))
+    Params(picked): Params<Picked>,
+) -> Answered<Letters> {
+    Ok(Json(dead::list(&shared.office, Wanted::new(&[], picked)).await?))
 }
 
 /// What else to tell of a letter.
@@ -47,35 +49,44 @@ pub(super) struct Whole {
 #[utoipa::path(
     get, path = "/dlq/{source}/{id}", tag = "dead letters",
     params(("source" = String, Path, description = "The source"), ("id" = String, Path, description = "The message"), Whole),
-    responses((status = 200, body = Shown), (status = 404, description = "There is none"))
+    responses(
+    (status = 200, description = "What is there, or was done", body = Shown),
+    (status = "default", description = "Why not", body = Refused),
+)
 )]
 async fn show(
     person: Person,
     State(shared): State<Arc<Shared>>,
-    Path((source, id)): Path<(String, String)>,
-    Asked(whole): Asked<Whole>,
-) -> Result<Json<Shown>, Refusal> {
-    let with_payload = whole.payload && may_see_payloads(&person)?;
-    Ok(Json(dead::show(&shared.options.office, Some(&source), &id, with_payload).await?))
+    At((source, id)): At<(String, String)>,
+    Params(whole): Params<Whole>,
+) -> Answered<Shown> {
+    let with_payload = whole.payload && super::may_ask_for_payload(&person)?;
+    Ok(Json(dead::show(&shared.office, Some(&source), &id, with_payload).await?))
 }
 
 /// Sends dead letters back to where they died, to be handled again with all attempts
-#[utoipa::path(post, path = "/dlq/retry", tag = "dead letters", request_body = ActRequest, responses((status = 200, body = Acted)))]
+#[utoipa::path(post, path = "/dlq/retry", tag = "dead letters", request_body = ActRequest, responses(
+    (status = 200, description = "What is there, or was done", body = Acted),
+    (status = "default", description = "Why not", body = Refused),
+))]
 async fn retry(
     operator: Operator,
     state: State<Arc<Shared>>,
     Body(request): Body<ActRequest>,
-) -> Result<Json<Acted>, Refusal> {
+) -> Answered<Acted> {
     act(operator, state, Act::Return, request).await
 }
 
 /// Removes dead letters for good
-#[utoipa::path(post, path = "/dlq/discard", tag = "dead letters", request_body = ActRequest, responses((status = 200, body = Acted)))]
+#[utoipa::path(post, path = "/dlq/discard", tag = "dead letters", request_body = ActRequest, responses(
+    (status = 200, description = "What is there, or was done", body = Acted),
+    (status = "default", description = "Why not", body = Refused),
+))]
 async fn discard(
     operator: Operator,
     state: State<Arc<Shared>>,
     Body(request): Body<ActRequest>,
-) -> Result<Json<Acted>, Refusal> {
+) -> Answered<Acted> {
     act(operator, state, Act::Discard, request).await
 }
 
@@ -84,7 +95,7 @@ async fn act(
     State(shared): State<Arc<Shared>>,
     act: Act,
     request: ActRequest,
-) -> Result<Json<Acted>, Refusal> {
-    let office = shared.options.office.clone();
-    carried_out(async move { dead::act(&office, act, request, &person.name, &|_| ()).await }).await
+) -> Answered<Acted> {
+    let office = shared.office.clone();
+    to_the_end(async move { dead::act(&office, act, request, &person.name, &|_| ()).await }).await
 }

@@ -9,9 +9,9 @@ use utoipa::IntoParams;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use super::asked::Asked;
+use super::asked::Params;
+use super::{Answered, Refused};
 use crate::http::Shared;
-use crate::http::answer::Refusal;
 use crate::http::person::Operator;
 use crate::ops::doctor::{self, DoctorRequest, Report};
 
@@ -31,12 +31,15 @@ struct Which {
 }
 
 /// Looks at every source and sink, and at this program: what was found, with the fix to copy
-#[utoipa::path(get, path = "/doctor", tag = "doctor", params(Which), responses((status = 200, body = Report)))]
+#[utoipa::path(get, path = "/doctor", tag = "doctor", params(Which), responses(
+    (status = 200, description = "What is there, or was done", body = Report),
+    (status = "default", description = "Why not", body = Refused),
+))]
 async fn examine(
     _: Operator,
     State(shared): State<Arc<Shared>>,
-    Asked(Which { source, sink }): Asked<Which>,
-) -> Result<Json<Report>, Refusal> {
+    Params(Which { source, sink }): Params<Which>,
+) -> Answered<Report> {
     let request = DoctorRequest { source, sink, ..DoctorRequest::default() };
-    Ok(Json(doctor::doctor(&shared.options.office, &[], &request).await?))
+    Ok(Json(doctor::doctor(&shared.office, &[], &request).await?))
 }

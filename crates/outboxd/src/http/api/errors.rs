@@ -3,15 +3,14 @@
 use std::sync::Arc;
 
 use axum::Json;
-use axum::extract::{Path, State};
+use axum::extract::State;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use super::asked::{Asked, Body, carried_out};
+use super::asked::{At, Body, Params};
 use super::dead::Whole;
-use super::may_see_payloads;
+use super::{Answered, Refused, to_the_end};
 use crate::http::Shared;
-use crate::http::answer::Refusal;
 use crate::http::person::{Operator, Person};
 use crate::ops::errors::{
     self, Chosen, EditRequest, Edited, Errors, ResolveRequest, RetryRequest, Settled, Shown,
@@ -27,60 +26,75 @@ pub(super) fn routes() -> OpenApiRouter<Arc<Shared>> {
 }
 
 /// What is in the error tables, by its first failure; what is open unless another state is asked for
-#[utoipa::path(get, path = "/errors", tag = "error tables", params(Chosen), responses((status = 200, body = Errors)))]
+#[utoipa::path(get, path = "/errors", tag = "error tables", params(Chosen), responses(
+    (status = 200, description = "What is there, or was done", body = Errors),
+    (status = "default", description = "Why not", body = Refused),
+))]
 async fn list(
     _: Person,
     State(shared): State<Arc<Shared>>,
-    Asked(chosen): Asked<Chosen>,
-) -> Result<Json<Errors>, Refusal> {
-    Ok(Json(errors::list(&shared.options.office, Vec::new(), chosen).await?))
+    Params(chosen): Params<Chosen>,
+) -> Answered<Errors> {
+    Ok(Json(errors::list(&shared.office, Vec::new(), chosen).await?))
 }
 
 /// One error, by its own id or by that of its message, with all that is known of it
 #[utoipa::path(
     get, path = "/errors/{table}/{id}", tag = "error tables",
     params(("table" = String, Path, description = "The sink of the table"), ("id" = String, Path, description = "The error, or the message"), Whole),
-    responses((status = 200, body = Shown), (status = 404, description = "There is none"))
+    responses(
+    (status = 200, description = "What is there, or was done", body = Shown),
+    (status = "default", description = "Why not", body = Refused),
+)
 )]
 async fn show(
     person: Person,
     State(shared): State<Arc<Shared>>,
-    Path((table, id)): Path<(String, String)>,
-    Asked(whole): Asked<Whole>,
-) -> Result<Json<Shown>, Refusal> {
-    let with_payload = whole.payload && may_see_payloads(&person)?;
-    Ok(Json(errors::show(&shared.options.office, Some(&table), &id, with_payload).await?))
+    At((table, id)): At<(String, String)>,
+    Params(whole): Params<Whole>,
+) -> Answered<Shown> {
+    let with_payload = whole.payload && super::may_ask_for_payload(&person)?;
+    Ok(Json(errors::show(&shared.office, Some(&table), &id, with_payload).await?))
 }
 
 /// Sends errors back to where they failed, to be handled again
-#[utoipa::path(post, path = "/errors/retry", tag = "error tables", request_body = RetryRequest, responses((status = 200, body = Settled)))]
+#[utoipa::path(post, path = "/errors/retry", tag = "error tables", request_body = RetryRequest, responses(
+    (status = 200, description = "What is there, or was done", body = Settled),
+    (status = "default", description = "Why not", body = Refused),
+))]
 async fn retry(
     Operator(person): Operator,
     State(shared): State<Arc<Shared>>,
     Body(request): Body<RetryRequest>,
-) -> Result<Json<Settled>, Refusal> {
-    let office = shared.options.office.clone();
-    carried_out(async move { errors::retry(&office, request, &person.name, &|_| ()).await }).await
+) -> Answered<Settled> {
+    let office = shared.office.clone();
+    to_the_end(async move { errors::retry(&office, request, &person.name, &|_| ()).await }).await
 }
 
 /// Closes errors: nothing is left to do
-#[utoipa::path(post, path = "/errors/resolve", tag = "error tables", request_body = ResolveRequest, responses((status = 200, body = Settled)))]
+#[utoipa::path(post, path = "/errors/resolve", tag = "error tables", request_body = ResolveRequest, responses(
+    (status = 200, description = "What is there, or was done", body = Settled),
+    (status = "default", description = "Why not", body = Refused),
+))]
 async fn resolve(
     Operator(person): Operator,
     State(shared): State<Arc<Shared>>,
     Body(request): Body<ResolveRequest>,
-) -> Result<Json<Settled>, Refusal> {
-    let office = shared.options.office.clone();
-    carried_out(async move { errors::resolve(&office, request, &person.name, &|_| ()).await }).await
+) -> Answered<Settled> {
+    let office = shared.office.clone();
+    to_the_end(async move { errors::resolve(&office, request, &person.name, &|_| ()).await }).await
 }
 
 /// Changes the payload of one error; the first one is kept
-#[utoipa::path(post, path = "/errors/edit", tag = "error tables", request_body = EditRequest, responses((status = 200, body = Edited)))]
+#[utoipa::path(post, path = "/errors/edit", tag = "error tables", request_body = EditRequest, responses(
+    (status = 200, description = "What is there, or was done", body = Edited),
+    (status = "default", description = "Why not", body = Refused),
+))]
 async fn edit(
     Operator(person): Operator,
     State(shared): State<Arc<Shared>>,
     Body(request): Body<EditRequest>,
-) -> Result<Json<Edited>, Refusal> {
-    let office = shared.options.office.clone();
-    carried_out(async move { errors::edit(&office, request, &person.name).await }).await
+) -> Answered<Edited> {
+    let office = shared.office.clone();
+    to_the_end(async move { errors::edit(&office, request, &person.name).await }).await
 }
