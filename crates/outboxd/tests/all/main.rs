@@ -40,4 +40,5 @@ mod statements;
 mod status;
 mod ticketflow;
 mod ticketflow_adr;
+mod upkeep;
 mod web;
