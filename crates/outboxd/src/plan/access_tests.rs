@@ -9,6 +9,9 @@ const HASH: &str =
 const HERE: &str = "[http]\nlisten = \"127.0.0.1:8480\"\n";
 const ANNA: &str = "[http.people.anna]\nrole = \"operator\"\n";
 
+/// Somebody with every key.
+pub(super) const EVERY_PERSON: &str = "[http.people.anna]\nrole = \"viewer\"\ntoken = \"token-of-anna-16\"\n";
+
 /// A server that everybody can reach, with these lines.
 fn anywhere(more: &str) -> String {
     format!("{BASE}[http]\nlisten = \"0.0.0.0:8480\"\n{more}")
