@@ -6,7 +6,8 @@ use crate::program::{Program, RELAY};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn e6_only_a_known_token_is_let_in_with_its_name_and_role() {
-    let (running, address) = start(&usual(""));
+    let program = usual("");
+    let (running, address) = start(&program);
     let none = me(address, &[]).await;
     none.assert_refused(401, "nobody has signed in");
     assert_eq!(none.header("www-authenticate"), Some("Bearer realm=\"outboxd\""));
@@ -35,7 +36,8 @@ async fn e6_only_a_known_token_is_let_in_with_its_name_and_role() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn e6_a_page_of_another_site_changes_nothing_with_somebodys_cookie() {
-    let (running, address) = start(&usual(""));
+    let program = usual("");
+    let (running, address) = start(&program);
     let cookie = format!("Cookie: {}", sign_in(address, "anna", ANNA, "/").await.cookie());
     let own = format!("Origin: http://{address}");
     for (lines, words) in [
@@ -67,7 +69,8 @@ async fn e6_a_page_of_another_site_changes_nothing_with_somebodys_cookie() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn e6_who_has_not_signed_in_may_what_is_written_and_only_from_pages_of_this_server() {
-    let (running, address) = start(&usual("anonymous = \"operator\""));
+    let program = usual("anonymous = \"operator\"");
+    let (running, address) = start(&program);
     let answer = me(address, &[]).await;
     assert_eq!(answer.json(), serde_json::json!({ "name": "anonymous", "role": "operator" }));
     let foreign = ["Sec-Fetch-Site: cross-site"];
@@ -81,7 +84,8 @@ async fn e6_who_has_not_signed_in_may_what_is_written_and_only_from_pages_of_thi
 
 #[tokio::test(flavor = "multi_thread")]
 async fn e6_a_name_that_is_not_listed_is_refused_also_with_a_token() {
-    let (running, address) = start(&usual("anonymous = \"viewer\""));
+    let program = usual("anonymous = \"viewer\"");
+    let (running, address) = start(&program);
     let token = format!("Authorization: Bearer {ANNAS_TOKEN}");
     for host in ["evil.example", "outbox.example.com.evil.example", "127.0.0.1.evil.example:80", ""] {
         let host = format!("Host: {host}");
@@ -100,7 +104,8 @@ async fn e6_a_name_that_is_not_listed_is_refused_also_with_a_token() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn e6_every_answer_tells_a_browser_to_take_nothing_from_elsewhere() {
-    let (running, address) = start(&usual(""));
+    let program = usual("");
+    let (running, address) = start(&program);
     for path in ["/login", "/v1/me", "/metrics", "/livez", "/nowhere", "/v1/nowhere"] {
         for accept in ["Accept: text/html", "Accept: application/json"] {
             let answer = ask(address, &format!("GET {path}"), &[accept], "").await;
@@ -126,7 +131,8 @@ async fn e6_every_answer_tells_a_browser_to_take_nothing_from_elsewhere() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn e6_switched_off_pages_and_api_are_not_there() {
-    let (running, address) = start(&usual("dashboard = false"));
+    let program = usual("dashboard = false");
+    let (running, address) = start(&program);
     let token = format!("Authorization: Bearer {ANNAS_TOKEN}");
     me(address, &[&token]).await.assert_refused(404, "pages and the API are switched off here");
     ask(address, "GET /login", &[], "").await.assert_refused(404, "pages and the API are switched off here");
@@ -144,15 +150,15 @@ fn e6_a_configuration_that_lets_anybody_in_is_refused() {
     for (http, words) in [
         (
             "listen = \"0.0.0.0:0\"\n".to_owned(),
-            "outboxd.toml:14:10: http.listen = \"0.0.0.0:0\": anybody can reach it, and nobody needs to sign in",
+            "outboxd.toml:15:10: http.listen = \"0.0.0.0:0\": anybody can reach it, and nobody needs to sign in",
         ),
         (
             format!("listen = \"0.0.0.0:0\"\nanonymous = \"viewer\"\n{person}"),
-            "outboxd.toml:15:13: http.anonymous = \"viewer\": anybody can reach 0.0.0.0:0 without signing in",
+            "outboxd.toml:16:13: http.anonymous = \"viewer\": anybody can reach 0.0.0.0:0 without signing in",
         ),
         (
             format!("listen = \"127.0.0.1:0\"\n{}", person.replace("$argon2id", "$argon2i")),
-            "outboxd.toml:17:17: http.people.anna.password_hash: is no argon2id hash of a password",
+            "outboxd.toml:18:17: http.people.anna.password_hash: is no argon2id hash of a password",
         ),
     ] {
         let program = Program::with(&format!("{RELAY}[http]\n{http}"));

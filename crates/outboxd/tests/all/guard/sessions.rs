@@ -18,7 +18,8 @@ fn cookie(answer: &Answer) -> String {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn e6_a_password_begins_a_session_and_signing_out_ends_it() {
-    let (running, address) = start(&usual(""));
+    let program = usual("");
+    let (running, address) = start(&program);
     let page = ask(address, "GET /login?next=%2Fmessages", &["Accept: text/html"], "").await;
     assert_eq!((page.status, page.header("content-type")), (200, Some("text/html; charset=utf-8")));
     for part in ["<form method=\"post\" action=\"/login\">", "value=\"/messages\"", "type=\"password\""] {
@@ -82,7 +83,8 @@ async fn e6_a_session_outlives_a_restart_but_no_changed_password_and_the_role_is
 
 #[tokio::test(flavor = "multi_thread")]
 async fn e6_a_session_ends_when_its_time_is_over() {
-    let (running, address) = start(&usual("session_lasts = \"2s\""));
+    let program = usual("session_lasts = \"2s\"");
+    let (running, address) = start(&program);
     let cookie = cookie(&sign_in(address, "anna", ANNA, "/").await);
     let begun = Instant::now();
     while me(address, &[&cookie]).await.status == 200 {
@@ -96,7 +98,8 @@ async fn e6_a_session_ends_when_its_time_is_over() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn e6_nobody_is_led_to_another_server_after_signing_in() {
-    let (running, address) = start(&usual(""));
+    let program = usual("");
+    let (running, address) = start(&program);
     for next in [
         "//evil.example/",
         "https://evil.example/",
@@ -117,7 +120,8 @@ async fn e6_nobody_is_led_to_another_server_after_signing_in() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn e6_guessing_a_password_is_slowed_down_and_counted() {
-    let (running, address) = start(&usual(""));
+    let program = usual("");
+    let (running, address) = start(&program);
     for _ in 0..5 {
         let wrong = sign_in(address, "anna", "not her password", "/").await;
         assert_eq!((wrong.status, wrong.header("set-cookie")), (401, None), "{wrong:#?}");
@@ -153,7 +157,8 @@ async fn e6_guessing_a_password_is_slowed_down_and_counted() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn e6_a_form_that_is_none_and_a_server_where_nobody_has_a_password_say_what_to_do() {
-    let (running, address) = start(&usual(""));
+    let program = usual("");
+    let (running, address) = start(&program);
     let own = ["Sec-Fetch-Site: same-origin", "Content-Type: application/x-www-form-urlencoded"];
     for body in ["", "name=anna", "name=anna&password=x&role=operator"] {
         ask(address, "POST /login", &own, body).await.assert_refused(400, "the form cannot be read");
