@@ -1,6 +1,6 @@
 //! The rules of who may ask the program's own server.
 
-use super::tests::{BASE, assert_each, assert_shown, mistakes, only_mistake, parse};
+use super::tests::{BASE, assert_each, assert_shown, mistakes, only_mistake, parse, warnings};
 use crate::options::{AccessOptions, Payloads, Role};
 use crate::show::effective;
 
@@ -70,6 +70,15 @@ fn a_server_that_anybody_can_reach_needs_somebody_who_signs_in() {
         assert!(parse(&here(&more)).is_ok());
     }
     assert!(parse(&anywhere("anonymous = \"none\"\ntoken = \"0123456789abcdef\"\n")).is_ok());
+}
+
+#[test]
+fn who_is_let_in_without_a_name_should_not_come_through_a_proxy() {
+    let told = warnings(&here("hosts = [\"a.example\"]\nanonymous = \"viewer\"\n"));
+    assert_eq!(told.len(), 1, "{told:#?}");
+    let words = "http.anonymous = \"viewer\": who comes through a proxy as a.example need not sign in either";
+    assert!(told[0].contains(words), "{told:#?}");
+    assert!(warnings(&here("anonymous = \"viewer\"\n")).is_empty());
 }
 
 #[test]

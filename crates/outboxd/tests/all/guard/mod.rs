@@ -1,4 +1,4 @@
-//! Who may ask the program's own server: people with tokens, with sessions, and pages of others that try (E6).
+//! Who may ask the program's own server: people with tokens, with sessions, and pages of others that try.
 
 mod client;
 mod refusals;

@@ -5,7 +5,7 @@ use super::{ANNA, ANNAS_TOKEN, CI_TOKEN, PUBLISHER_TOKEN, end, hash, start, usua
 use crate::program::{Program, RELAY};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn e6_only_a_known_token_is_let_in_with_its_name_and_role() {
+async fn only_a_known_token_is_let_in_with_its_name_and_role() {
     let program = usual("");
     let (running, address) = start(&program);
     let none = me(address, &[]).await;
@@ -35,7 +35,7 @@ async fn e6_only_a_known_token_is_let_in_with_its_name_and_role() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn e6_a_page_of_another_site_changes_nothing_with_somebodys_cookie() {
+async fn a_page_of_another_site_changes_nothing_with_somebodys_cookie() {
     let program = usual("");
     let (running, address) = start(&program);
     let cookie = format!("Cookie: {}", sign_in(address, "anna", ANNA, "/").await.cookie());
@@ -68,7 +68,7 @@ async fn e6_a_page_of_another_site_changes_nothing_with_somebodys_cookie() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn e6_who_has_not_signed_in_may_what_is_written_and_only_from_pages_of_this_server() {
+async fn who_has_not_signed_in_may_what_is_written_and_only_from_pages_of_this_server() {
     let program = usual("anonymous = \"operator\"");
     let (running, address) = start(&program);
     let answer = me(address, &[]).await;
@@ -83,7 +83,7 @@ async fn e6_who_has_not_signed_in_may_what_is_written_and_only_from_pages_of_thi
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn e6_a_name_that_is_not_listed_is_refused_also_with_a_token() {
+async fn a_name_that_is_not_listed_is_refused_also_with_a_token() {
     let program = usual("anonymous = \"viewer\"");
     let (running, address) = start(&program);
     let token = format!("Authorization: Bearer {ANNAS_TOKEN}");
@@ -103,7 +103,7 @@ async fn e6_a_name_that_is_not_listed_is_refused_also_with_a_token() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn e6_every_answer_tells_a_browser_to_take_nothing_from_elsewhere() {
+async fn every_answer_tells_a_browser_to_take_nothing_from_elsewhere() {
     let program = usual("");
     let (running, address) = start(&program);
     for path in ["/login", "/v1/me", "/metrics", "/livez", "/nowhere", "/v1/nowhere"] {
@@ -130,7 +130,7 @@ async fn e6_every_answer_tells_a_browser_to_take_nothing_from_elsewhere() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn e6_switched_off_pages_and_api_are_not_there() {
+async fn switched_off_pages_and_api_are_not_there() {
     let program = usual("dashboard = false");
     let (running, address) = start(&program);
     let token = format!("Authorization: Bearer {ANNAS_TOKEN}");
@@ -145,7 +145,7 @@ async fn e6_switched_off_pages_and_api_are_not_there() {
 }
 
 #[test]
-fn e6_a_configuration_that_lets_anybody_in_is_refused() {
+fn a_configuration_that_lets_anybody_in_is_refused() {
     let person = format!("[http.people.anna]\nrole = \"viewer\"\npassword_hash = \"{}\"\n", hash(ANNA));
     for (http, words) in [
         (

@@ -5,7 +5,7 @@ use super::{ANNA, ANNAS_TOKEN, CI_TOKEN, PUBLISHER_TOKEN, SESSION_KEY, config, e
 use crate::program::Program;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn e6_no_password_token_hash_key_or_cookie_is_shown_anywhere() {
+async fn no_password_token_hash_key_or_cookie_is_shown_anywhere() {
     let annas = hash(ANNA);
     let program = Program::migrated(&format!("{}[log]\nlevel = \"trace\"\n", config("", &annas, "operator")));
     let (running, address) = start(&program);

@@ -17,7 +17,7 @@ fn cookie(answer: &Answer) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn e6_a_password_begins_a_session_and_signing_out_ends_it() {
+async fn a_password_begins_a_session_and_signing_out_ends_it() {
     let program = usual("");
     let (running, address) = start(&program);
     let page = ask(address, "GET /login?next=%2Fmessages", &["Accept: text/html"], "").await;
@@ -39,6 +39,7 @@ async fn e6_a_password_begins_a_session_and_signing_out_ends_it() {
     assert_eq!((signed_out.status, signed_out.header("location")), (303, Some("/login")));
     let removed = signed_out.header("set-cookie").unwrap();
     assert!(removed.starts_with("outboxd_session=;") && removed.contains("Max-Age=0"), "{removed}");
+    me(address, &[&cookie]).await.assert_refused(401, "nobody has signed in");
     let over_tls = ["Host: outbox.example.com", "Origin: https://outbox.example.com"];
     let form = ["Content-Type: application/x-www-form-urlencoded"];
     let body = format!("name=ben&password={}", BEN.replace(' ', "+").replace('\'', "%27"));
@@ -55,7 +56,7 @@ async fn e6_a_password_begins_a_session_and_signing_out_ends_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn e6_a_session_outlives_a_restart_but_no_changed_password_and_the_role_is_looked_up() {
+async fn a_session_outlives_a_restart_but_no_changed_password_and_the_role_is_looked_up() {
     let annas = hash(ANNA);
     let program = Program::migrated(&config("", &annas, "operator"));
     let (running, address) = start(&program);
@@ -82,7 +83,7 @@ async fn e6_a_session_outlives_a_restart_but_no_changed_password_and_the_role_is
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn e6_a_session_ends_when_its_time_is_over() {
+async fn a_session_ends_when_its_time_is_over() {
     let program = usual("session_lasts = \"2s\"");
     let (running, address) = start(&program);
     let cookie = cookie(&sign_in(address, "anna", ANNA, "/").await);
@@ -97,7 +98,7 @@ async fn e6_a_session_ends_when_its_time_is_over() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn e6_nobody_is_led_to_another_server_after_signing_in() {
+async fn nobody_is_led_to_another_server_after_signing_in() {
     let program = usual("");
     let (running, address) = start(&program);
     for next in [
@@ -119,7 +120,7 @@ async fn e6_nobody_is_led_to_another_server_after_signing_in() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn e6_guessing_a_password_is_slowed_down_and_counted() {
+async fn guessing_a_password_is_slowed_down_and_counted() {
     let program = usual("");
     let (running, address) = start(&program);
     for _ in 0..5 {
@@ -156,7 +157,7 @@ async fn e6_guessing_a_password_is_slowed_down_and_counted() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn e6_a_form_that_is_none_and_a_server_where_nobody_has_a_password_say_what_to_do() {
+async fn a_form_that_is_none_and_a_server_where_nobody_has_a_password_say_what_to_do() {
     let program = usual("");
     let (running, address) = start(&program);
     let own = ["Sec-Fetch-Site: same-origin", "Content-Type: application/x-www-form-urlencoded"];
@@ -186,7 +187,7 @@ fn password(program: &Program, typed: &str) -> Ran {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn e6_what_password_prints_is_what_somebody_signs_in_with() {
+async fn what_password_prints_is_what_somebody_signs_in_with() {
     let empty = Program::new();
     let ran = password(&empty, &format!("{ANNA}\nmore lines\n"));
     assert_eq!(ran.code, 0, "{ran:#?}");
