@@ -18,7 +18,7 @@ use crate::options::AccessOptions;
 use crate::password;
 
 /// The name of the cookie.
-const COOKIE: &str = "outboxd_session";
+const COOKIE: &str = "outboxd-session";
 
 /// What is derived from the key, and from a hash: neither must lead to the other.
 const FOR_COOKIES: &[u8] = b"outboxd: signs sessions";
@@ -215,12 +215,12 @@ mod tests {
         assert_eq!(other_key.person(&sent(&set), at(1)), None);
         assert_eq!(other_password.person(&sent(&set), at(1)), None);
         for (from, to) in
-            [("anna.", "anne."), (".1000060.", ".9000060."), ("outboxd_session=", "outboxd_session=A")]
+            [("anna.", "anne."), (".1000060.", ".9000060."), ("outboxd-session=", "outboxd-session=A")]
         {
             assert!(set.contains(from), "{set}");
             assert_eq!(sessions_now.person(&sent(&set.replace(from, to)), at(1)), None, "{to}");
         }
-        let plain = format!("outboxd_session=anna.1000060.{}.id", sessions_now.people["anna"].mark);
+        let plain = format!("outboxd-session=anna.1000060.{}.id", sessions_now.people["anna"].mark);
         assert_eq!(sessions_now.person(&sent(&plain), at(1)), None, "without a signature");
         let mark = sessions_now.people["anna"].mark.clone();
         let longer = Ticket { name: "anna".to_owned(), until: 1_000_062, mark, id: "id".to_owned() };

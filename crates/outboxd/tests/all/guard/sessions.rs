@@ -38,7 +38,7 @@ async fn a_password_begins_a_session_and_signing_out_ends_it() {
     let signed_out = ask(address, "POST /logout", &own, "").await;
     assert_eq!((signed_out.status, signed_out.header("location")), (303, Some("/login")));
     let removed = signed_out.header("set-cookie").unwrap();
-    assert!(removed.starts_with("outboxd_session=;") && removed.contains("Max-Age=0"), "{removed}");
+    assert!(removed.starts_with("outboxd-session=;") && removed.contains("Max-Age=0"), "{removed}");
     me(address, &[&cookie]).await.assert_refused(401, "nobody has signed in");
     let over_tls = ["Host: outbox.example.com", "Origin: https://outbox.example.com"];
     let form = ["Content-Type: application/x-www-form-urlencoded"];
@@ -61,12 +61,12 @@ async fn a_session_outlives_a_restart_but_no_changed_password_and_the_role_is_lo
     let program = Program::migrated(&config("", &annas, "operator"));
     let (running, address) = start(&program);
     let cookie = cookie(&sign_in(address, "anna", ANNA, "/").await);
-    let value = cookie.split_once("outboxd_session=").unwrap().1;
+    let value = cookie.split_once("outboxd-session=").unwrap().1;
     let later = value.replace(".1", ".9");
     for forged in
         [format!("A{value}"), later, "anna.9999999999.AAAA".to_owned(), value[..value.len() - 1].to_owned()]
     {
-        me(address, &[&format!("Cookie: outboxd_session={forged}")])
+        me(address, &[&format!("Cookie: outboxd-session={forged}")])
             .await
             .assert_refused(401, "nobody has signed in");
     }
