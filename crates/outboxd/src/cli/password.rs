@@ -59,7 +59,7 @@ fn ask(prompt: &str, output: &Output) -> anyhow::Result<String> {
     enable_raw_mode()?;
     let typed = typed(std::io::stdin().lock().bytes());
     disable_raw_mode()?;
-    let _ = std::io::stderr().write_all(b"\r\n");
+    let _ = std::io::stderr().write_all(b"\n");
     match typed? {
         Some(typed) => Ok(typed),
         None => Err(Trouble::usage("no password was typed", "type it, and press Enter").into()),

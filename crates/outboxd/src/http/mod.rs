@@ -163,16 +163,16 @@ async fn show_figures(State(shared): State<Arc<Shared>>) -> ([(HeaderName, &'sta
     ([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], shared.options.figures.render())
 }
 
-const ROUTES: &str = "there are GET /metrics, GET /health, GET /readyz, GET /livez, POST /v1/messages and what GET /v1/openapi.json lists";
+/// What is said to who has lost the way.
+const THERE: &str = "there are pages at /, the API below /v1, POST /v1/messages, GET /metrics, GET /health, GET /readyz and \
+    GET /livez";
 
 async fn nowhere() -> Refusal {
-    let help = ROUTES;
-    Refusal::new(StatusCode::NOT_FOUND, "there is nothing at this path", help)
+    Refusal::new(StatusCode::NOT_FOUND, "there is nothing at this path", THERE)
 }
 
 async fn wrong_method() -> Refusal {
-    let help = ROUTES;
-    Refusal::new(StatusCode::METHOD_NOT_ALLOWED, "this method does nothing here", help)
+    Refusal::new(StatusCode::METHOD_NOT_ALLOWED, "this method does nothing here", THERE)
 }
 
 #[cfg(test)]

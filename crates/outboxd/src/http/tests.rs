@@ -33,7 +33,7 @@ fn health() -> Health {
     Health::new("here:1", &plan, &plan.pipes.values().collect::<Vec<_>>())
 }
 
-fn options(listen: &str) -> HttpOptions {
+pub(super) fn options(listen: &str) -> HttpOptions {
     let tokens = vec![Secret::new(TOKEN), Secret::new("the-token-before")];
     let figures = Figures::install([("tested_seconds", &[1.0, 2.0][..])]).unwrap();
     let access = AccessOptions::default();

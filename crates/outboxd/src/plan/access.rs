@@ -30,6 +30,15 @@ impl Checker<'_> {
             let help = "listen on 127.0.0.1, or remove it and add [http.people.NAME]";
             self.mistakes.note(config.anonymous_place, what, help);
         }
+        // Somebody set up a proxy, for which everybody comes from this machine.
+        if let (Some(role), Some(host)) = (options.anonymous, options.hosts.first()) {
+            let what = format!(
+                "http.anonymous = \"{}\": who comes through a proxy as {host} need not sign in either",
+                role.as_str()
+            );
+            let help = "remove it and add [http.people.NAME], unless the proxy lets in only whom it should";
+            self.mistakes.warn(config.anonymous_place, what, help);
+        }
         let mut tokens: BTreeMap<String, String> = BTreeMap::new();
         tokens.extend(token.map(|token| (token.reveal().to_owned(), "[http]".to_owned())));
         for person in config.people {

@@ -1,6 +1,6 @@
 //! The rules of who may ask the program's own server.
 
-use super::tests::{BASE, assert_each, assert_shown, mistakes, only_mistake, parse};
+use super::tests::{BASE, assert_each, assert_shown, mistakes, only_mistake, parse, warnings};
 use crate::options::{AccessOptions, Payloads, Role};
 use crate::show::effective;
 
@@ -8,6 +8,9 @@ const HASH: &str =
     "$argon2id$v=19$m=8,t=1,p=1$c29tZXNhbHRzb21lc2FsdA$CTFhFdXPJO1aFaMaO6Mm5c8y7cJHAph8ArZWb2GRPPc";
 const HERE: &str = "[http]\nlisten = \"127.0.0.1:8480\"\n";
 const ANNA: &str = "[http.people.anna]\nrole = \"operator\"\n";
+
+/// Somebody with every key.
+pub(super) const EVERY_PERSON: &str = "[http.people.anna]\nrole = \"viewer\"\ntoken = \"token-of-anna-16\"\n";
 
 /// A server that everybody can reach, with these lines.
 fn anywhere(more: &str) -> String {
@@ -67,6 +70,15 @@ fn a_server_that_anybody_can_reach_needs_somebody_who_signs_in() {
         assert!(parse(&here(&more)).is_ok());
     }
     assert!(parse(&anywhere("anonymous = \"none\"\ntoken = \"0123456789abcdef\"\n")).is_ok());
+}
+
+#[test]
+fn who_is_let_in_without_a_name_should_not_come_through_a_proxy() {
+    let told = warnings(&here("hosts = [\"a.example\"]\nanonymous = \"viewer\"\n"));
+    assert_eq!(told.len(), 1, "{told:#?}");
+    let words = "http.anonymous = \"viewer\": who comes through a proxy as a.example need not sign in either";
+    assert!(told[0].contains(words), "{told:#?}");
+    assert!(warnings(&here("anonymous = \"viewer\"\n")).is_empty());
 }
 
 #[test]

@@ -217,12 +217,12 @@ pub(super) async fn sign_out(
     Extension(Peer(address)): Extension<Peer>,
     headers: HeaderMap,
 ) -> Response {
-    let sessions = &shared.guard.sessions;
-    if let Some(person) = sessions.person(&headers, SystemTime::now()) {
+    let (sessions, now) = (&shared.guard.sessions, SystemTime::now());
+    if let Some(person) = sessions.person(&headers, now) {
         tracing::info!(person = person.name, %address, "signed out");
         metrics::counter!(LOGINS, "outcome" => "signed_out").increment(1);
     }
-    (sessions.end(&headers), Redirect::to("/login")).into_response()
+    (sessions.end(&headers, now), Redirect::to("/login")).into_response()
 }
 
 #[cfg(test)]

@@ -14,14 +14,22 @@ pub(super) fn host(headers: &HeaderMap) -> Option<&str> {
 
 /// Whether this is an address, localhost, or one of these names, with or without a port.
 pub(super) fn is_known(host: &str, hosts: &[String]) -> bool {
-    let name = match host.strip_prefix('[') {
-        Some(six) => six.split(']').next().unwrap_or_default(),
-        None => host.split(':').next().unwrap_or_default(),
-    };
+    let Some(name) = name(host) else { return false };
     let bare = name.strip_suffix('.').unwrap_or(name);
     name.eq_ignore_ascii_case("localhost")
         || name.parse::<IpAddr>().is_ok()
         || hosts.iter().any(|known| known.eq_ignore_ascii_case(bare))
+}
+
+/// The name or address of a host, without its port; none if it is more than that.
+fn name(host: &str) -> Option<&str> {
+    let (name, port) = match host.strip_prefix('[') {
+        Some(six) => six.split_once(']')?,
+        None => host.split_at(host.find(':').unwrap_or(host.len())),
+    };
+    let port = port.strip_prefix(':').unwrap_or(port);
+    let is_plain = !name.contains(['/', '?', '#', '@', '\\']);
+    (is_plain && port.bytes().all(|byte| byte.is_ascii_digit())).then_some(name)
 }
 
 /// Whether a request that changes something comes from a page of the same server; or why it does not, in words.
@@ -47,7 +55,7 @@ pub(super) fn own_site(headers: &HeaderMap) -> Result<(), &'static str> {
 
 /// Whether `origin` is that of the host, whose scheme only the origin knows: a proxy may speak TLS for us.
 fn is_origin(origin: &str, host: &str) -> bool {
-    let Ok(origin) = Url::parse(origin) else { return false };
+    let (Ok(origin), Some(_)) = (Url::parse(origin), name(host)) else { return false };
     let of_host = Url::parse(&format!("{}://{host}", origin.scheme()));
     matches!(origin.scheme(), "http" | "https") && of_host.is_ok_and(|host| host.origin() == origin.origin())
 }
@@ -73,7 +81,14 @@ mod tests {
         for here in ["localhost", "LOCALHOST:8480", "127.0.0.1:8480", "[::1]:8480", "::1"] {
             assert_eq!(is_known(here, &[]), here != "::1", "{here}");
         }
-        for there in ["example.com", "127.0.0.1.example.com", "localhost.example.com:80", ""] {
+        for there in [
+            "example.com",
+            "127.0.0.1.example.com",
+            "localhost.example.com:80",
+            "127.0.0.1:80@example.com",
+            "[::1].example.com",
+            "",
+        ] {
             assert!(!is_known(there, &[]), "{there}");
         }
         let hosts = ["outbox.example.com".to_owned()];

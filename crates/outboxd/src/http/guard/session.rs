@@ -1,9 +1,10 @@
 //! Sessions: a signed cookie that says who signed in, until when, and with which password.
 //!
-//! Nothing is kept here: a session ends with its time, with the key, or with the password. What somebody may is looked up
-//! with every request.
+//! A session ends with its time, with the key, with the password, or when its holder says so; only that last is kept here, in
+//! memory. What somebody may is looked up with every request.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use axum::http::HeaderMap;
@@ -17,16 +18,37 @@ use crate::options::AccessOptions;
 use crate::password;
 
 /// The name of the cookie.
-const COOKIE: &str = "outboxd_session";
+const COOKIE: &str = "outboxd-session";
 
 /// What is derived from the key, and from a hash: neither must lead to the other.
 const FOR_COOKIES: &[u8] = b"outboxd: signs sessions";
 const FOR_MARKS: &[u8] = b"outboxd: marks of passwords";
 
+/// So many sessions that were ended are kept; the one that is over first makes room.
+const KEPT: usize = 10_000;
+
 pub(super) struct Sessions {
     key: Key,
     lasts: Duration,
     people: BTreeMap<String, Known>,
+    ended: Mutex<Ended>,
+}
+
+/// Sessions that their holders have ended, by id, each with when it would have been over.
+#[derive(Default)]
+struct Ended(HashMap<String, u64>);
+
+impl Ended {
+    fn insert(&mut self, id: String, until: u64, now: u64) {
+        if self.0.len() >= KEPT {
+            self.0.retain(|_, until| *until > now);
+        }
+        if self.0.len() >= KEPT {
+            let first = self.0.iter().min_by_key(|(_, until)| **until).map(|(id, _)| id.clone());
+            first.and_then(|first| self.0.remove(&first));
+        }
+        self.0.insert(id, until);
+    }
 }
 
 /// What is known of somebody with a password.
@@ -43,19 +65,21 @@ struct Ticket {
     /// In seconds since 1970.
     until: u64,
     mark: String,
+    /// Of this session alone.
+    id: String,
 }
 
 impl Ticket {
-    /// Neither names nor marks have dots.
+    /// No part has dots.
     fn write(&self) -> String {
-        format!("{}.{}.{}", self.name, self.until, self.mark)
+        format!("{}.{}.{}.{}", self.name, self.until, self.mark, self.id)
     }
 
     fn read(text: &str) -> Option<Self> {
-        let mut parts = text.split('.');
-        let (name, until, mark) = (parts.next()?, parts.next()?, parts.next()?);
-        let whole = parts.next().is_none();
-        whole.then_some(Self { name: name.to_owned(), until: until.parse().ok()?, mark: mark.to_owned() })
+        let parts: Vec<&str> = text.split('.').collect();
+        let [name, until, mark, id] = parts[..] else { return None };
+        let until = until.parse().ok()?;
+        Some(Self { name: name.to_owned(), until, mark: mark.to_owned(), id: id.to_owned() })
     }
 }
 
@@ -71,13 +95,16 @@ impl Sessions {
             let mark = URL_SAFE_NO_PAD.encode(password::derive::<16>(hash.reveal(), FOR_MARKS)?);
             people.insert(name.clone(), Known { role: person.role, mark });
         }
-        Ok(Self { key, lasts: access.session_lasts, people })
+        Ok(Self { key, lasts: access.session_lasts, people, ended: Mutex::default() })
     }
 
     /// Who has signed in, if their session still holds.
     pub(super) fn person(&self, headers: &HeaderMap, now: SystemTime) -> Option<Person> {
-        let cookie = self.jar(headers).get(COOKIE)?;
-        self.holder(&Ticket::read(cookie.value())?, seconds(now))
+        self.holder(&self.ticket(headers)?, seconds(now))
+    }
+
+    fn ticket(&self, headers: &HeaderMap) -> Option<Ticket> {
+        Ticket::read(self.jar(headers).get(COOKIE)?.value())
     }
 
     fn holder(&self, ticket: &Ticket, now: u64) -> Option<Person> {
@@ -85,7 +112,8 @@ impl Sessions {
         // One that outlasts what is configured was made under another configuration.
         let in_time = now < ticket.until && ticket.until <= now.saturating_add(self.lasts.as_secs());
         let same = is_same(ticket.mark.as_bytes(), known.mark.as_bytes());
-        (in_time && same).then(|| Person { name: ticket.name.clone(), role: known.role })
+        let ended = self.ended.lock().unwrap_or_else(PoisonError::into_inner).0.contains_key(&ticket.id);
+        (in_time && same && !ended).then(|| Person { name: ticket.name.clone(), role: known.role })
     }
 
     /// The cookies with a new session in them, if that is somebody with a password.
@@ -98,7 +126,8 @@ impl Sessions {
     ) -> Option<SignedCookieJar> {
         let mark = self.people.get(name)?.mark.clone();
         let until = seconds(now).saturating_add(self.lasts.as_secs());
-        let ticket = Ticket { name: name.to_owned(), until, mark };
+        let id = URL_SAFE_NO_PAD.encode(rand::random::<[u8; 16]>());
+        let ticket = Ticket { name: name.to_owned(), until, mark, id };
         // Parsed, since its parts are of a crate that we do not have.
         let age = self.lasts.as_secs();
         let mut cookie = Cookie::parse(format!("{COOKIE}={}; Max-Age={age}; Path=/", ticket.write())).ok()?;
@@ -108,8 +137,11 @@ impl Sessions {
         Some(self.jar(headers).add(cookie))
     }
 
-    /// The cookies without a session.
-    pub(super) fn end(&self, headers: &HeaderMap) -> SignedCookieJar {
+    /// Ends the session, so that no copy of the cookie opens anything. The cookies without it.
+    pub(super) fn end(&self, headers: &HeaderMap, now: SystemTime) -> SignedCookieJar {
+        if let Some(Ticket { id, until, .. }) = self.ticket(headers) {
+            self.ended.lock().unwrap_or_else(PoisonError::into_inner).insert(id, until, seconds(now));
+        }
         self.jar(headers).remove(Cookie::build(COOKIE).path("/"))
     }
 
@@ -183,19 +215,40 @@ mod tests {
         assert_eq!(other_key.person(&sent(&set), at(1)), None);
         assert_eq!(other_password.person(&sent(&set), at(1)), None);
         for (from, to) in
-            [("anna.", "anne."), (".1000060.", ".9000060."), ("outboxd_session=", "outboxd_session=A")]
+            [("anna.", "anne."), (".1000060.", ".9000060."), ("outboxd-session=", "outboxd-session=A")]
         {
             assert!(set.contains(from), "{set}");
             assert_eq!(sessions_now.person(&sent(&set.replace(from, to)), at(1)), None, "{to}");
         }
-        let plain = format!("outboxd_session=anna.1000060.{}", sessions_now.people["anna"].mark);
+        let plain = format!("outboxd-session=anna.1000060.{}.id", sessions_now.people["anna"].mark);
         assert_eq!(sessions_now.person(&sent(&plain), at(1)), None, "without a signature");
-        let longer = Ticket {
-            name: "anna".to_owned(),
-            until: 1_000_062,
-            mark: sessions_now.people["anna"].mark.clone(),
-        };
+        let mark = sessions_now.people["anna"].mark.clone();
+        let longer = Ticket { name: "anna".to_owned(), until: 1_000_062, mark, id: "id".to_owned() };
         assert_eq!(sessions_now.holder(&longer, 1_000_001), None, "it would outlast what is configured");
+    }
+
+    #[test]
+    fn who_signs_out_ends_this_session_and_no_other() {
+        let sessions = sessions(KEY, "one", Role::Viewer);
+        let (one, other) = (sent(&set(&sessions, false)), sent(&set(&sessions, false)));
+        let _ = sessions.end(&one, at(1));
+        assert_eq!(sessions.person(&one, at(2)), None, "also a copy of the cookie");
+        assert!(sessions.person(&other, at(2)).is_some());
+    }
+
+    #[test]
+    fn many_ended_sessions_take_no_more_memory() {
+        let mut ended = Ended::default();
+        for n in 0..KEPT as u64 * 2 {
+            ended.insert(n.to_string(), 100 + n, 0);
+        }
+        assert_eq!(ended.0.len(), KEPT);
+        assert!(
+            ended.0.contains_key("19999") && !ended.0.contains_key("0"),
+            "the first to be over made room"
+        );
+        ended.insert("new".to_owned(), 1_000_000, 500_000);
+        assert_eq!(ended.0.len(), 1, "what is over is forgotten");
     }
 
     #[test]
