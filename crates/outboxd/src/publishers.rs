@@ -38,8 +38,8 @@ pub async fn listen(
 ) -> anyhow::Result<Serving> {
     let figures = Figures::install(buckets(plan))?;
     let tokens = http.token.iter().cloned().collect();
-    let (health, office) = (health.clone(), office.clone());
-    let options = HttpOptions { listen: http.listen, tokens, figures, health, office };
+    let options =
+        HttpOptions { listen: http.listen, tokens, figures, health: health.clone(), office: office.clone() };
     let slots = of_pipes(plan, chosen).map(|publisher| (publisher.name.clone(), Slot::default()));
     let slots: BTreeMap<String, Slot> = slots.collect();
     let serving = serve(options, slots.clone(), stop.clone()).await.map_err(|error| {

@@ -10,7 +10,6 @@ pub mod dlq;
 pub mod errors;
 mod init;
 mod init_from;
-pub mod instances;
 mod list;
 mod migrate;
 mod pause;

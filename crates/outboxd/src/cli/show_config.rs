@@ -4,12 +4,11 @@ use anyhow::Context;
 
 use super::output::Output;
 use crate::ops::Office;
-use crate::show::effective;
 use crate::trouble::Exit;
 
 /// Prints the effective plan.
 pub fn show_config(office: &Office, output: &mut Output) -> anyhow::Result<Exit> {
-    let shown = effective(&office.plan);
+    let shown = office.config();
     if output.is_json() {
         output.json(&shown)?;
     } else {

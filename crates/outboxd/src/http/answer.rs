@@ -6,7 +6,7 @@ use axum::response::{AppendHeaders, IntoResponse, Response};
 use outbox::{Error, ErrorKind, MessageId, Published};
 use serde_json::json;
 
-use crate::trouble::{Fault, Trouble};
+use crate::trouble::{Exit, Fault, Trouble};
 
 /// When a client may come again, in seconds.
 const RETRY_AFTER: HeaderValue = HeaderValue::from_static("2");
@@ -60,12 +60,16 @@ impl From<Error> for Refusal {
 }
 
 impl From<Trouble> for Refusal {
+    /// What is the client's fault is never told as ours, and what may be better in a while says so.
     fn from(trouble: Trouble) -> Self {
-        let (what, help) = (trouble.to_string(), trouble.help());
-        match trouble.fault() {
-            Fault::Unknown => Self::new(StatusCode::NOT_FOUND, what, help),
-            Fault::Asked => Self::bad(what, help),
-            Fault::Ours => Self::later(what, help),
+        let (error, help) = (trouble.to_string(), trouble.help().to_owned());
+        match (trouble.fault(), trouble.exit) {
+            (Fault::Unknown, _) => Self::new(StatusCode::NOT_FOUND, error, help),
+            (Fault::Asked, _) => Self::bad(error, help),
+            (Fault::Ours, Exit::Source | Exit::Sink) => Self::later(error, help),
+            // There is no place for it: somebody has to change the configuration first.
+            (Fault::Ours, Exit::Config) => Self::new(StatusCode::CONFLICT, error, help),
+            (Fault::Ours, _) => Self::new(StatusCode::INTERNAL_SERVER_ERROR, error, help),
         }
     }
 }

@@ -36,8 +36,13 @@ fn health() -> Health {
 fn options(listen: &str) -> HttpOptions {
     let tokens = vec![Secret::new(TOKEN), Secret::new("the-token-before")];
     let figures = Figures::install([("tested_seconds", &[1.0, 2.0][..])]).unwrap();
-    let office = Arc::new(Office::serving(Arc::new(plan()), Arc::default()));
-    HttpOptions { listen: listen.parse().unwrap(), tokens, figures, health: Arc::new(health()), office }
+    HttpOptions {
+        listen: listen.parse().unwrap(),
+        tokens,
+        figures,
+        health: Arc::new(health()),
+        office: Arc::new(Office::for_call(plan())),
+    }
 }
 
 /// A server with publishers of these names, of which `late` is not ready and `broken` never will be.

@@ -136,7 +136,7 @@ fn no_book(connection: &Connection, error: &outbox::Error) -> Trouble {
 }
 
 /// The book cannot be used for what is being done.
-pub fn no_table(doing: &str, connection: &Connection, error: &outbox::Error) -> Trouble {
+pub(super) fn no_table(doing: &str, connection: &Connection, error: &outbox::Error) -> Trouble {
     if error.kind() == ErrorKind::NotMigrated {
         let what = format!("{doing}: '{}' has no table for it", connection.name);
         let name = &connection.name;

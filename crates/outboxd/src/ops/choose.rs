@@ -8,7 +8,7 @@ use crate::trouble::{Exit, Trouble};
 /// What is said of a source that is no outbox.
 fn not_an_outbox(source: &SourcePlan) -> Trouble {
     let what = format!("source '{}' is on a broker, and this is about outboxes in databases", source.name);
-    Trouble::usage(what, "the broker's own tools tell what is in it; choose another with --source")
+    Trouble::usage(what, "the broker's own tools tell what is in it; choose another source")
 }
 
 /// The sources that are meant: the named one, or all.
@@ -44,7 +44,7 @@ pub fn choose_one<'p>(plan: &'p Plan, name: Option<&str>) -> Result<&'p SourcePl
         [source] => Ok(source),
         ref several => {
             let names = several.iter().map(|source| source.name.as_str()).collect::<Vec<_>>().join(", ");
-            Err(Trouble::usage("there are several sources", format!("choose one with --source: {names}")))
+            Err(Trouble::usage("there are several sources", format!("name one of them: {names}")))
         }
     }
 }

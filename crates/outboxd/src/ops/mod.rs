@@ -3,10 +3,20 @@
 //! The verbs of the command line, the JSON API and the pages all call these: `async fn(&Office, Request, by) ->
 //! Result<Answer, Trouble>`. Who may, and whether it is meant, is settled by whoever calls.
 
+pub mod audit;
 mod book;
 mod choose;
-mod pause;
-mod pipes;
+pub mod filter;
+pub mod instances;
+pub mod messages;
+pub mod pause;
+pub mod pipes;
+pub mod purge;
+pub mod repair;
+pub mod replay;
+pub mod send;
+pub mod show;
+pub mod status;
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -18,12 +28,12 @@ use tokio::sync::Mutex;
 use crate::backends::{Databases, Log};
 use crate::pauses::Pauses;
 use crate::plan::{Plan, SourcePlan};
+use crate::show::effective;
 use crate::trouble::{Exit, Trouble};
 
-pub use book::{Book, Tally, no_table, written_down};
+pub use book::{Book, Tally, written_down};
 pub use choose::{choose, choose_one, choose_outboxes, log_options};
-pub use pause::{PauseAnswer, PauseRequest, PauseShown, pause, pauses, resume};
-pub use pipes::{PipesAnswer, pipes};
+pub use filter::Selection;
 
 /// So long may somebody wait who sits before a page.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -110,8 +120,21 @@ impl Office {
         Ok(opened)
     }
 
+    /// The effective configuration: defaults filled in, secrets masked.
+    pub fn config(&self) -> serde_json::Value {
+        effective(&self.plan)
+    }
+
     /// The book in which repairs are written down, or why there is none: without one nothing is repaired.
     pub async fn book(&self, by: &str) -> Result<Book, Trouble> {
         Book::open(&self.plan, &self.databases, by).await
     }
+}
+
+/// A name or an id that no database could hold is a mistake, and not something that is not there.
+pub fn check_id(text: &str) -> Result<(), Trouble> {
+    if text.contains('\0') {
+        return Err(Trouble::usage("there is a NUL character in a name or an id", "check it: none has one"));
+    }
+    Ok(())
 }

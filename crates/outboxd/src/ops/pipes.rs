@@ -2,14 +2,13 @@
 
 use futures_util::future::join;
 use jiff::Timestamp;
-use outbox::beats::Seen;
 use outbox::pauses::Pause;
 use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::Office;
+use super::instances::{self, Instance};
 use super::pause::{PauseShown, pauses};
-use crate::cli::instances;
 use crate::health::{Away, Health, Judged, View};
 use crate::plan::PipePlan;
 use crate::trouble::Trouble;
@@ -85,9 +84,7 @@ pub struct BreakerShown {
 
 /// The pipes, as this instance knows them and as the others have told. A database that is away hides only the others.
 pub async fn pipes(office: &Office, health: &Health) -> PipesAnswer {
-    let told = office.look("cannot tell which instances run", instances::read(office, None));
-    let paused = office.look("cannot tell which pipes are paused", pauses(office));
-    let (told, paused) = join(told, paused).await;
+    let (told, paused) = join(instances::read(office, None), pauses(office)).await;
     let (mut remarks, now) = (Vec::new(), Timestamp::now());
     let mut remark = |trouble: Trouble| remarks.push(format!("{trouble}; {}", trouble.help()));
     let told = told.map_err(&mut remark).ok().flatten().unwrap_or_default();
@@ -99,15 +96,15 @@ pub async fn pipes(office: &Office, health: &Health) -> PipesAnswer {
             Some(paused) => find(paused, &pipe.name),
             None => ours.and_then(|(view, _)| view.pause.as_ref()),
         };
-        let others = told.iter().filter(|seen| seen.beat.pipe == pipe.name);
-        let others = others.filter(|seen| seen.beat.instance != health.instance);
+        let is_other = |seen: &&Instance| seen.pipe == pipe.name && seen.instance != health.instance;
+        let others = told.iter().filter(is_other);
         let ours_first = ours.map(|(view, judged)| of_own(&health.instance, view, judged, now));
         PipeShown {
             pipe: pipe.name.clone(),
             from: pipe.from.clone(),
             to: pipe.to.clone(),
             paused: pause.map(Into::into),
-            instances: ours_first.into_iter().chain(others.map(|seen| of_other(seen, now))).collect(),
+            instances: ours_first.into_iter().chain(others.map(of_other)).collect(),
         }
     };
     PipesAnswer { pipes: office.plan.pipes.values().map(shown).collect(), remarks }
@@ -140,21 +137,20 @@ fn of_own(instance: &str, view: &View, judged: &Judged, now: Timestamp) -> PipeI
     }
 }
 
-fn of_other(seen: &Seen, now: Timestamp) -> PipeInstance {
-    let (beat, state) = (&seen.beat, instances::word(seen));
+fn of_other(told: &Instance) -> PipeInstance {
     PipeInstance {
-        instance: beat.instance.clone(),
+        instance: told.instance.clone(),
         own: false,
-        state: state.to_owned(),
-        offline: state == instances::OFFLINE,
-        cause: beat.cause.clone(),
+        state: told.state.to_owned(),
+        offline: told.state == "offline",
+        cause: told.cause.clone(),
         breaker: None,
         lag_seconds: None,
-        last_message_at: beat.last_message_at,
-        delivered: beat.delivered,
-        failed: beat.failed,
-        in_flight: beat.in_flight,
-        told_at: instances::beat_at(seen, now),
-        version: beat.version.clone(),
+        last_message_at: told.last_message_at,
+        delivered: told.delivered,
+        failed: told.failed,
+        in_flight: told.in_flight,
+        told_at: told.beat_at,
+        version: told.version.clone(),
     }
 }

@@ -206,17 +206,19 @@ async fn two_instances_both_pause_and_both_go_on() {
     let program = &shop.program;
     let (one, other) = (program.start(&["run"]), program.start(&["run"]));
     until_state(program, "relay", 2, "running");
+    program.send("before");
+    Queue::until(shop.vhost.url(), "billing", 1).await;
     program.ok(&["pause", "relay"]);
     until_state(program, "relay", 2, "paused");
     send(program, 5);
-    shop.until_copied(5);
-    assert_eq!((pending(program, "relay"), shop.depth("billing").await.0), (5, 0));
+    shop.until_copied(6);
+    assert_eq!((pending(program, "relay"), shop.depth("billing").await.0), (5, 1));
     program.ok(&["resume", "relay"]);
     until_state(program, "relay", 2, "running");
-    Queue::until(shop.vhost.url(), "billing", 5).await;
+    Queue::until(shop.vhost.url(), "billing", 6).await;
     end(one);
     end(other);
-    assert_eq!(shop.depth("billing").await.0, 5, "none twice");
+    assert_eq!(shop.depth("billing").await.0, 6, "none twice");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -248,13 +250,15 @@ async fn a_paused_consumer_leaves_its_messages_in_the_queue_and_then_handles_eac
 async fn a_restart_does_not_end_a_pause() {
     let Some(shop) = Shop::open().await else { return };
     let program = &shop.program;
+    program.send("before");
+    program.ok(&["run", "--once"]);
     program.ok(&["pause", "relay", "handle"]);
     for count in 1..=2 {
         let running = program.start(&["run"]);
         until_state(program, "relay", 1, "paused");
         until_state(program, "handle", 1, "paused");
         program.send("a");
-        shop.until_copied(count);
+        shop.until_copied(count + 1);
         let said = end(running);
         let started: Vec<_> = said.lines().filter(|line| line.contains(" started ")).collect();
         assert!(started.len() == 1 && started[0].contains("pipe=\"copy\""), "not for a moment: {said}");
@@ -266,7 +270,7 @@ async fn a_restart_does_not_end_a_pause() {
     assert_eq!(pending(program, "relay"), 2, "nor by a run that ends by itself");
     program.ok(&["resume", "relay", "handle"]);
     program.ok(&["run", "--once"]);
-    assert_eq!((pending(program, "relay"), shop.depth("billing").await.0), (0, 2));
+    assert_eq!((pending(program, "relay"), shop.depth("billing").await.0), (0, 3));
 }
 
 #[tokio::test(flavor = "multi_thread")]

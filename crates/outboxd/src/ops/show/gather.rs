@@ -24,11 +24,21 @@ pub async fn gather(office: &Office, sources: &[&SourcePlan], id: &MessageId) ->
     let inboxes = inboxes(plan);
     // What lies furthest ahead comes first: whatever led there was written down before, and is then seen as well.
     let (brokers, outboxes): (Vec<_>, Vec<_>) = sources.iter().partition(|source| source.is_on_broker());
-    let at_brokers = join_all(brokers.into_iter().map(|source| at_broker(source, id))).await;
-    let at_tables = in_error_tables(plan, id);
-    let at_inboxes = join_all(inboxes.iter().map(|inbox| in_inbox(databases, inbox, id)));
+    let at_brokers = join_all(
+        brokers.into_iter().map(|source| office.look("cannot look for the message", at_broker(source, id))),
+    )
+    .await;
+    let at_tables = office.look("cannot read the error tables", in_error_tables(plan, id));
+    let at_inboxes = join_all(
+        inboxes.iter().map(|inbox| office.look("cannot ask the inbox", in_inbox(databases, inbox, id))),
+    );
     let (at_tables, at_inboxes) = futures_util::join!(at_tables, at_inboxes);
-    let in_outboxes = join_all(outboxes.into_iter().map(|source| in_outbox(office, source, id))).await;
+    let in_outboxes = join_all(
+        outboxes
+            .into_iter()
+            .map(|source| office.look("cannot show the message", in_outbox(office, source, id))),
+    )
+    .await;
     let (mut life, mut troubles) = (Life::default(), Vec::new());
     let later = at_brokers.into_iter().chain(at_inboxes).chain([at_tables]);
     // The outbox has the message as it was written.
