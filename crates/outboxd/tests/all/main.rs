@@ -26,6 +26,7 @@ mod life;
 mod mapped;
 mod mysql;
 mod pause;
+mod pause_verbs;
 mod presets;
 mod program;
 mod prometheus;
