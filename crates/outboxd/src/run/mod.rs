@@ -42,13 +42,13 @@ pub async fn run(plan: &Plan, args: &RunArgs) -> anyhow::Result<Exit> {
     declare(plan, &chosen, &stop).await;
     let owner = owner_name(plan.relay.as_deref());
     let health = Arc::new(Health::new(&owner, plan, &chosen));
-    let (pauses, databases) = (Pauses::default(), Arc::new(Databases::default()));
-    let office = Office::serving(Arc::new(plan.clone()), databases.clone()).followed_by(pauses.clone());
-    let office = Arc::new(office);
+    let (databases, pauses) = (Arc::new(Databases::default()), Pauses::default());
     // Before the sinks: what they measure must have somewhere to go.
     let until = stop.child_token();
     let serving = match &plan.http {
         Some(http) if !args.once && publishers::are_served(plan, &chosen) => {
+            let office = Office::serving(Arc::new(plan.clone()), databases.clone());
+            let office = Arc::new(office.followed_by(pauses.clone()));
             Some(publishers::listen(plan, http, &chosen, &health, &office, &until).await?)
         }
         Some(_) if !args.once => {

@@ -50,6 +50,7 @@ static DOCUMENT: OnceLock<OpenApi> = OnceLock::new();
 fn parts() -> OpenApiRouter<Arc<Shared>> {
     OpenApiRouter::new()
         .routes(routes!(look::status))
+        .routes(routes!(pipes::pipes))
         .routes(routes!(look::messages))
         .routes(routes!(look::message))
         .routes(routes!(look::audit))
@@ -59,11 +60,12 @@ fn parts() -> OpenApiRouter<Arc<Shared>> {
         .routes(routes!(repair::send))
         .routes(routes!(repair::replay))
         .routes(routes!(repair::purge))
-        .merge(pipes::routes())
         .merge(dead::routes())
         .merge(errors::routes())
         .merge(failures::routes())
         .merge(doctor::routes())
+        .routes(routes!(pipes::pause))
+        .routes(routes!(pipes::resume))
         .routes(routes!(document))
 }
 
@@ -105,8 +107,8 @@ async fn to_the_end<T: Send + 'static>(
 }
 
 /// Whether a payload may be told: refuses who asks for one and may not see it.
-fn may_ask_for_payload(person: &Person) -> Result<bool, Refusal> {
-    if may_see_payloads(person) {
+fn may_ask_for_payload(person: &Person, shared: &Shared) -> Result<bool, Refusal> {
+    if may_see_payloads(person, shared.options.access.payloads) {
         return Ok(true);
     }
     let error = format!("{} may not see payloads", person.name);
