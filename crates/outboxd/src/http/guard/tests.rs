@@ -9,8 +9,8 @@ use hyper_util::service::TowerToHyperService;
 use tokio_util::sync::CancellationToken;
 
 use super::*;
-use crate::http::pages::Board;
 use crate::http::answer::as_page;
+use crate::http::pages::Board;
 use crate::http::person::Operator;
 use crate::http::tests::options;
 use crate::options::PersonOptions;
