@@ -44,11 +44,16 @@ impl Store {
 
     /// With these keys of the server besides.
     pub async fn with(http: &str, pipe: &str) -> Option<Self> {
+        Self::on("sqlite:shop.db", http, pipe).await
+    }
+
+    /// With its outbox in this database.
+    pub async fn on(database: &str, http: &str, pipe: &str) -> Option<Self> {
         let endpoint = Endpoint::start().await;
         let config = format!(
             r#"
 [connections]
-shop = "sqlite:shop.db"
+shop = "{database}"
 [sources.orders]
 on = "shop"
 [sinks.mailer]
