@@ -2,6 +2,7 @@
 //!
 //! Reading knows sections, keys and types; what refers to what is the business of [`crate::plan`].
 
+mod access;
 mod broker;
 mod handler;
 mod inbox;
@@ -19,6 +20,7 @@ use crate::options::{LEVELS, LogFormat, LogOptions};
 use crate::reader::Section;
 use crate::secret::Secret;
 
+pub use access::AccessConfig;
 pub use inbox::{InboxConfig, InboxPlace};
 pub use pipe::PipeConfig;
 use pipe::read_pipe;

@@ -17,6 +17,7 @@ mod logging;
 mod mistake;
 mod once;
 mod options;
+mod password;
 mod plan;
 mod publishers;
 mod quantity;
@@ -70,6 +71,7 @@ async fn run_verb(cli: Cli, output: &mut Output) -> anyhow::Result<ExitCode> {
         Verb::Validate => cli::validate(file, output)?,
         Verb::Doctor(args) => doctor::doctor(&args, &check()?, output).await?,
         Verb::Config { verb: ConfigVerb::Show } => cli::show_config(&load()?, output)?,
+        Verb::Password => cli::password(output)?,
         Verb::Completions { shell } => {
             let mut script = Vec::new();
             clap_complete::generate(shell, &mut Cli::command(), "outboxd", &mut script);

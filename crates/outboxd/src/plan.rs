@@ -1,6 +1,7 @@
 //! From the configuration to a checked plan: every name leads somewhere, every kind fits, nothing is
 //! contradictory. Whoever holds a [`Plan`] need not check again.
 
+mod access;
 mod broker;
 mod handler;
 mod inbox;
@@ -301,6 +302,8 @@ fn settled<T>(known: Known<T>) -> BTreeMap<String, T> {
     known.into_iter().filter_map(|(name, value)| Some((name, value?))).collect()
 }
 
+#[cfg(test)]
+mod access_tests;
 #[cfg(test)]
 mod broker_tests;
 #[cfg(test)]

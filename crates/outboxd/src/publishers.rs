@@ -36,7 +36,8 @@ pub async fn listen(
 ) -> anyhow::Result<Serving> {
     let figures = Figures::install(buckets(plan))?;
     let tokens = http.token.iter().cloned().collect();
-    let options = HttpOptions { listen: http.listen, tokens, figures, health: health.clone() };
+    let access = http.access.clone();
+    let options = HttpOptions { listen: http.listen, tokens, access, figures, health: health.clone() };
     let slots = of_pipes(plan, chosen).map(|publisher| (publisher.name.clone(), Slot::default()));
     let slots: BTreeMap<String, Slot> = slots.collect();
     let serving = serve(options, slots.clone(), stop.clone()).await.map_err(|error| {

@@ -12,7 +12,8 @@ use outbox::table::Mapping;
 use serde_json::{Map, Value, json};
 
 use crate::options::{
-    GROUP_WORDS, LEVELS, LogFormat, ON_DEAD_WORDS, ORDER_WORDS, OUTAGE_WORDS, Start, TemplateOptions, word,
+    ANONYMOUS_WORDS, GROUP_WORDS, LEVELS, LogFormat, ON_DEAD_WORDS, ORDER_WORDS, OUTAGE_WORDS, PAYLOAD_WORDS,
+    PersonOptions, Start, TemplateOptions, word,
 };
 use crate::plan::{HttpPlan, Layout, PipePlan, Plan, PublisherPlan};
 use crate::quantity::show_duration;
@@ -74,9 +75,26 @@ fn show_templates(templates: &[TemplateOptions]) -> Map<String, Value> {
 }
 
 fn show_http(http: &HttpPlan) -> Value {
+    let access = &http.access;
+    let people = access.people.iter().map(|(name, person)| (name.clone(), show_person(person)));
     without_nulls(json!({
         "listen": http.listen.to_string(),
         "token": http.token.as_ref().map(|_| MASK),
+        "dashboard": access.dashboard,
+        "hosts": access.hosts,
+        "anonymous": word(&ANONYMOUS_WORDS, access.anonymous),
+        "session_key": access.session_key.as_ref().map(|_| MASK),
+        "session_lasts": show_duration(access.session_lasts),
+        "payloads": word(&PAYLOAD_WORDS, access.payloads),
+        "people": (!access.people.is_empty()).then(|| people.collect::<Map<_, _>>()),
+    }))
+}
+
+fn show_person(person: &PersonOptions) -> Value {
+    without_nulls(json!({
+        "role": person.role.as_str(),
+        "password_hash": person.password_hash.as_ref().map(|_| MASK),
+        "token": person.token.as_ref().map(|_| MASK),
     }))
 }
 

@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use super::access::{AccessConfig, read_access, read_token};
 use super::{millis, minutes};
 use crate::mistake::{At, Place};
 use crate::options::PUBLISH_TIMEOUT;
@@ -15,9 +16,11 @@ pub struct HttpConfig {
     /// Where it listens, unless that was a mistake already.
     pub listen: Option<At<SocketAddr>>,
     /// What a request to `/v1` must bear.
-    pub token: Option<Secret>,
+    pub token: Option<At<Secret>>,
     /// Whether a token was written, well or not.
     pub has_token: bool,
+    /// Who may ask for pages and the API.
+    pub access: AccessConfig,
     /// Where the section begins.
     pub place: Place,
 }
@@ -42,9 +45,6 @@ pub struct AuditConfig {
     pub on: Option<At<String>>,
 }
 
-/// The least that a token must have, so that nobody guesses it.
-const TOKEN_LEAST: usize = 16;
-
 pub(super) fn read_http(section: Section<'_>) -> HttpConfig {
     let help = "say where to listen: listen = \"127.0.0.1:8480\"";
     let listen = section.required("listen", help).and_then(|text| match text.value.parse() {
@@ -57,23 +57,11 @@ pub(super) fn read_http(section: Section<'_>) -> HttpConfig {
         }
     });
     let place = section.place();
-    let mut token = section.text("token");
     let has_token = section.has("token") || section.has("token_file");
-    if section.has("token_file") {
-        if section.has("token") {
-            section.note("token_file", "stands beside 'token'", "keep one of the two");
-        }
-        token = section.secret_file("token_file");
-    }
-    let key = if section.has("token_file") { "token_file" } else { "token" };
-    if let Some(token) = &token
-        && (token.value.len() < TOKEN_LEAST || token.value.chars().any(|c| !c.is_ascii_graphic()))
-    {
-        let rule = format!("the token must have {TOKEN_LEAST} characters or more, without spaces");
-        section.note_hidden(key, rule, "make one with: openssl rand -hex 24");
-    }
+    let token = read_token(&section);
+    let access = read_access(&section);
     section.finish(&[]);
-    HttpConfig { listen, token: token.map(|token| Secret::new(token.value)), has_token, place }
+    HttpConfig { listen, token, has_token, access, place }
 }
 
 pub(super) fn read_publisher(name: At<String>, section: Section<'_>) -> PublisherConfig {

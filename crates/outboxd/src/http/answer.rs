@@ -1,16 +1,26 @@
 //! What is answered: JSON, and for what is wrong one line with what to do about it.
 
+use std::sync::Arc;
+
+use askama::Template;
 use axum::Json;
+use axum::extract::Request;
 use axum::http::{HeaderName, HeaderValue, StatusCode, header};
-use axum::response::{AppendHeaders, IntoResponse, Response};
+use axum::middleware::Next;
+use axum::response::{AppendHeaders, Html, IntoResponse, Response};
 use outbox::{Error, ErrorKind, MessageId, Published};
 use serde_json::json;
+
+use super::guard::wants_page;
+
+/// What is asked by programs, besides `/v1`.
+const FOR_PROGRAMS: [&str; 4] = ["/metrics", "/livez", "/readyz", "/health"];
 
 /// When a client may come again, in seconds.
 const RETRY_AFTER: HeaderValue = HeaderValue::from_static("2");
 
 /// A request that is not carried out: why, and what to do.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Refusal {
     status: StatusCode,
     error: String,
@@ -41,6 +51,11 @@ impl Refusal {
         self
     }
 
+    /// Its status.
+    pub fn status(&self) -> StatusCode {
+        self.status
+    }
+
     #[cfg(test)]
     pub fn told(&self) -> (u16, &str) {
         (self.status.as_u16(), &self.error)
@@ -58,9 +73,37 @@ impl From<Error> for Refusal {
 }
 
 impl IntoResponse for Refusal {
+    /// As JSON. The refusal itself goes along, so that [`as_page`] can show it to a browser.
     fn into_response(self) -> Response {
         let body = Json(json!({ "error": self.error, "help": self.help }));
-        (self.status, AppendHeaders(self.headers), body).into_response()
+        let mut response = (self.status, AppendHeaders(self.headers.clone()), body).into_response();
+        response.extensions_mut().insert(Arc::new(self));
+        response
+    }
+}
+
+/// A refusal as a page.
+#[derive(Template)]
+#[template(path = "refusal.html")]
+struct RefusalPage<'a> {
+    status: u16,
+    error: &'a str,
+    help: &'a str,
+}
+
+/// Shows a refusal as a page to somebody with a browser, except where programs ask.
+pub(super) async fn as_page(request: Request, next: Next) -> Response {
+    let path = request.uri().path();
+    let for_programs = path == "/v1" || path.starts_with("/v1/") || FOR_PROGRAMS.contains(&path);
+    let wanted = !for_programs && wants_page(request.headers());
+    let response = next.run(request).await;
+    let Some(refusal) = response.extensions().get::<Arc<Refusal>>().filter(|_| wanted) else {
+        return response;
+    };
+    let page = RefusalPage { status: refusal.status.as_u16(), error: &refusal.error, help: &refusal.help };
+    match page.render() {
+        Ok(html) => (refusal.status, AppendHeaders(refusal.headers.clone()), Html(html)).into_response(),
+        Err(_) => response,
     }
 }
 

@@ -7,6 +7,8 @@ use anyhow::{Context as _, anyhow};
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
 use tokio_util::sync::CancellationToken;
 
+use super::guard::LOGINS;
+
 /// The bounds of a histogram that has none of its own: seconds, from a blink to a minute. Alerts ask what took longer
 /// than 2 s and than 30 s; without these bounds the answer would be a guess.
 const BUCKETS: [f64; 13] = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0];
@@ -39,6 +41,7 @@ impl Figures {
             let handle = recorder.handle();
             metrics::set_global_recorder(recorder).map_err(|_| anyhow!("somebody else records them"))?;
             metrics::describe_counter!(PUBLISHED, "Messages published, by what became of them");
+            metrics::describe_counter!(LOGINS, "Sign-ins and sign-outs, by what became of them");
             outbox::figures::describe();
             crate::watch::describe();
             metrics::describe_gauge!(BUILD, "The version of this process");

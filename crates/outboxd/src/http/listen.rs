@@ -1,6 +1,7 @@
 //! Takes connections, and bounds what each may cost: silent, slow and many clients must not keep the others waiting, nor
 //! take the memory of the pipes.
 
+use std::net::IpAddr;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,7 +10,9 @@ use axum::Router;
 use axum::extract::{Request, State};
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
+use hyper::body::Incoming;
 use hyper::server::conn::http1;
+use hyper::service::Service;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use tokio::net::{TcpListener, TcpStream};
@@ -25,7 +28,28 @@ const BUFFER: usize = 64 * 1024;
 /// Left alone for so long when the system gives no more connections: it does so when others have ended.
 const EXHAUSTED: Duration = Duration::from_secs(1);
 
-type Connection = http1::Connection<TokioIo<TcpStream>, TowerToHyperService<Router>>;
+type Connection = http1::Connection<TokioIo<TcpStream>, FromPeer>;
+
+/// Where a request comes from: the address at the other end of its connection.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Peer(pub(super) IpAddr);
+
+/// Puts the [`Peer`] into every request.
+struct FromPeer {
+    router: TowerToHyperService<Router>,
+    peer: Peer,
+}
+
+impl Service<hyper::Request<Incoming>> for FromPeer {
+    type Response = Response;
+    type Error = std::convert::Infallible;
+    type Future = <TowerToHyperService<Router> as Service<hyper::Request<Incoming>>>::Future;
+
+    fn call(&self, mut request: hyper::Request<Incoming>) -> Self::Future {
+        request.extensions_mut().insert(self.peer);
+        self.router.call(request)
+    }
+}
 
 /// What clients may take.
 #[derive(Debug, Clone, Copy)]
@@ -56,10 +80,10 @@ impl Limits {
 pub(super) async fn serve(listener: TcpListener, router: Router, limits: Limits, stop: CancellationToken) {
     let free = Arc::new(Semaphore::new(limits.connections));
     let connections = TaskTracker::new();
-    while let Some((stream, place)) = stop.run_until_cancelled(next(&listener, &free)).await {
+    while let Some((stream, peer, place)) = stop.run_until_cancelled(next(&listener, &free)).await {
         let (router, stop) = (router.clone(), stop.clone());
         connections.spawn(async move {
-            converse(stream, router, limits, stop).await;
+            converse(stream, peer, router, limits, stop).await;
             drop(place);
         });
     }
@@ -70,12 +94,12 @@ pub(super) async fn serve(listener: TcpListener, router: Router, limits: Limits,
 }
 
 /// A connection, as soon as there is a place for one more.
-async fn next(listener: &TcpListener, free: &Arc<Semaphore>) -> (TcpStream, OwnedSemaphorePermit) {
+async fn next(listener: &TcpListener, free: &Arc<Semaphore>) -> (TcpStream, Peer, OwnedSemaphorePermit) {
     loop {
         // Nobody closes the semaphore.
         let Ok(place) = free.clone().acquire_owned().await else { continue };
         match listener.accept().await {
-            Ok((stream, _)) => return (stream, place),
+            Ok((stream, peer)) => return (stream, Peer(peer.ip()), place),
             Err(error) => {
                 // One that has gone already is no news; otherwise the system has no more to give.
                 if !is_of_client(&error) {
@@ -93,10 +117,10 @@ fn is_of_client(error: &std::io::Error) -> bool {
 }
 
 /// One connection to its end.
-async fn converse(stream: TcpStream, router: Router, limits: Limits, stop: CancellationToken) {
+async fn converse(stream: TcpStream, peer: Peer, router: Router, limits: Limits, stop: CancellationToken) {
     let mut builder = http1::Builder::new();
     builder.timer(TokioTimer::new()).header_read_timeout(limits.head).max_buf_size(BUFFER);
-    let service = TowerToHyperService::new(router);
+    let service = FromPeer { router: TowerToHyperService::new(router), peer };
     let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), service));
     let ended = tokio::select! {
         ended = connection.as_mut() => ended,

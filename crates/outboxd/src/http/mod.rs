@@ -7,6 +7,8 @@
 //! | `GET /readyz` | anybody who reaches it | 200 if every pipe is ready, else 503 and which are not |
 //! | `GET /health` | anybody who reaches it | the same, with how every pipe is |
 //! | `POST /v1/messages` | with a token | publishes a message: 200 confirmed, 202 kept |
+//! | `/login`, `/logout` | anybody who reaches it | signs in and out |
+//! | the pages, and the rest of `/v1` | a [`person::Person`] | looks and repairs |
 
 mod answer;
 mod api;
@@ -25,7 +27,7 @@ use std::sync::{Arc, OnceLock};
 
 use anyhow::Context as _;
 use axum::http::{HeaderName, StatusCode, header};
-use axum::middleware::from_fn_with_state;
+use axum::middleware::{from_fn, from_fn_with_state};
 use axum::routing::{get, post};
 use axum::{Router, extract::State};
 use outbox::Publisher;
@@ -36,16 +38,20 @@ use tokio_util::sync::CancellationToken;
 pub use figures::Figures;
 
 use crate::health::Health;
+use crate::options::AccessOptions;
 use crate::secret::Secret;
 use answer::Refusal;
+use guard::Guard;
 use listen::Limits;
 
 /// How the server is set up.
 pub struct HttpOptions {
     /// Where it listens.
     pub listen: SocketAddr,
-    /// What a request to `/v1` must bear: one of these. Several, so that one can follow another.
+    /// What a request to publish must bear: one of these. Several, so that one can follow another.
     pub tokens: Vec<Secret>,
+    /// Who may ask for pages and the API.
+    pub access: AccessOptions,
     /// What `/metrics` shows.
     pub figures: Figures,
     /// What `/health` and `/readyz` show.
@@ -59,6 +65,7 @@ pub type Slot = Arc<OnceLock<Result<Publisher, String>>>;
 struct Shared {
     options: HttpOptions,
     publishers: BTreeMap<String, Slot>,
+    guard: Guard,
 }
 
 /// A server that has its port.
@@ -96,8 +103,11 @@ async fn serve_within(
     let listener = TcpListener::bind(listen).await.with_context(|| format!("cannot listen on {listen}"))?;
     let addr = listener.local_addr().context("cannot tell where it listens")?;
     let figures = options.figures.clone();
-    let router = router(Arc::new(Shared { options, publishers }))
-        .layer(from_fn_with_state(limits.request, listen::in_time));
+    let guard = Guard::new(&options)?;
+    let router = router(Arc::new(Shared { options, publishers, guard }))
+        .layer(from_fn_with_state(limits.request, listen::in_time))
+        .layer(from_fn(answer::as_page))
+        .layer(from_fn(guard::headers));
     let task = tokio::spawn(async move {
         let upkeep = tokio::spawn(figures.upkeep(stop.clone()));
         listen::serve(listener, router, limits, stop).await;
@@ -111,19 +121,21 @@ async fn serve_within(
 fn router(shared: Arc<Shared>) -> Router {
     let guarded = Router::new()
         .route("/messages", post(messages::publish))
+        .merge(guard::api_routes())
         .merge(api::routes())
         .fallback(nowhere)
-        .layer(from_fn_with_state(Arc::clone(&shared), guard::token));
+        .layer(from_fn_with_state(Arc::clone(&shared), guard::api));
     let open = Router::new()
         .route("/livez", get(|| async { "ok\n" }))
         .route("/readyz", get(health::readyz))
         .route("/health", get(health::health))
         .route("/metrics", get(show_figures))
         .layer(from_fn_with_state(Arc::clone(&shared), guard::host));
-    let pages = pages::routes().layer(from_fn_with_state(Arc::clone(&shared), guard::token));
+    let pages = pages::routes().layer(from_fn_with_state(Arc::clone(&shared), guard::page));
     Router::new()
         .nest("/v1", guarded)
         .merge(open)
+        .merge(guard::front_routes(&shared))
         .merge(pages)
         .fallback(nowhere)
         .method_not_allowed_fallback(wrong_method)
@@ -134,14 +146,16 @@ async fn show_figures(State(shared): State<Arc<Shared>>) -> ([(HeaderName, &'sta
     ([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], shared.options.figures.render())
 }
 
+/// What is said to who has lost the way.
+const THERE: &str = "there are pages at /, the API below /v1, POST /v1/messages, GET /metrics, GET /health, GET /readyz and \
+    GET /livez";
+
 async fn nowhere() -> Refusal {
-    let help = "there are POST /v1/messages, GET /metrics, GET /health, GET /readyz and GET /livez";
-    Refusal::new(StatusCode::NOT_FOUND, "there is nothing at this path", help)
+    Refusal::new(StatusCode::NOT_FOUND, "there is nothing at this path", THERE)
 }
 
 async fn wrong_method() -> Refusal {
-    let help = "there are POST /v1/messages, GET /metrics, GET /health, GET /readyz and GET /livez";
-    Refusal::new(StatusCode::METHOD_NOT_ALLOWED, "this method does nothing here", help)
+    Refusal::new(StatusCode::METHOD_NOT_ALLOWED, "this method does nothing here", THERE)
 }
 
 #[cfg(test)]

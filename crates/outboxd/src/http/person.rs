@@ -5,25 +5,8 @@ use axum::http::StatusCode;
 use axum::http::request::Parts;
 
 use super::answer::Refusal;
-
-/// What a person may do.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Role {
-    /// Looks, and changes nothing.
-    Viewer,
-    /// Repairs, too.
-    Operator,
-}
-
-impl Role {
-    /// The word for it.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Viewer => "viewer",
-            Self::Operator => "operator",
-        }
-    }
-}
+use crate::options::Payloads;
+pub use crate::options::Role;
 
 /// Who asks: the guard knows them and puts them into the request.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -59,5 +42,31 @@ impl<S: Sync> FromRequestParts<S> for Operator {
         let what = format!("{} may look, but change nothing", person.name);
         let help = "ask somebody with the role operator, or for that role";
         Err(Refusal::new(StatusCode::FORBIDDEN, what, help))
+    }
+}
+
+/// Whether somebody sees payloads.
+pub fn may_see_payloads(person: &Person, payloads: Payloads) -> bool {
+    match payloads {
+        Payloads::Nobody => false,
+        Payloads::Operator => person.role >= Role::Operator,
+        Payloads::Viewer => person.role >= Role::Viewer,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn payloads_are_seen_by_those_who_may() {
+        let sees = |role, payloads| may_see_payloads(&Person { name: "anna".to_owned(), role }, payloads);
+        for (payloads, viewer, operator) in [
+            (Payloads::Nobody, false, false),
+            (Payloads::Operator, false, true),
+            (Payloads::Viewer, true, true),
+        ] {
+            assert_eq!((sees(Role::Viewer, payloads), sees(Role::Operator, payloads)), (viewer, operator));
+        }
     }
 }

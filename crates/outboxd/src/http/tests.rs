@@ -29,10 +29,11 @@ fn health() -> Health {
     Health::new("here:1", &plan, &plan.pipes.values().collect::<Vec<_>>())
 }
 
-fn options(listen: &str) -> HttpOptions {
+pub(super) fn options(listen: &str) -> HttpOptions {
     let tokens = vec![Secret::new(TOKEN), Secret::new("the-token-before")];
     let figures = Figures::install([("tested_seconds", &[1.0, 2.0][..])]).unwrap();
-    HttpOptions { listen: listen.parse().unwrap(), tokens, figures, health: Arc::new(health()) }
+    let access = AccessOptions::default();
+    HttpOptions { listen: listen.parse().unwrap(), tokens, access, figures, health: Arc::new(health()) }
 }
 
 /// A server with publishers of these names, of which `late` is not ready and `broken` never will be.

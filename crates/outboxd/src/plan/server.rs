@@ -8,6 +8,7 @@ use super::{Checker, Known, Layout, SinkPlan, SourcePlan, Target};
 use crate::config::{AuditConfig, HttpConfig, PublisherConfig};
 use crate::connection::Connection;
 use crate::mistake::At;
+use crate::options::AccessOptions;
 use crate::secret::Secret;
 
 /// The HTTP server of the program.
@@ -15,8 +16,10 @@ use crate::secret::Secret;
 pub struct HttpPlan {
     /// Where it listens.
     pub listen: SocketAddr,
-    /// What a request to `/v1` must bear; without one there is no `/v1`.
+    /// What a request to publish must bear; without one there is no publishing.
     pub token: Option<Secret>,
+    /// Who may ask for pages and the API.
+    pub access: AccessOptions,
 }
 
 /// Publishes at once, or keeps.
@@ -66,12 +69,19 @@ impl Checker<'_> {
             let help = "add token_file = \"path\", or token = \"${VARIABLE}\"";
             self.mistakes.note(config.place, what, help);
         }
-        let At { value: listen, place } = config.listen?;
-        if !config.has_token && !listen.ip().is_loopback() && publishers.is_empty() {
-            let what = format!("http.listen = \"{listen}\": anybody can reach it, and there is no token");
-            self.mistakes.note(place, what, "add token_file = \"path\", or listen on 127.0.0.1");
+        let listen = config.listen?;
+        let has_login = config.has_token || !config.access.people.is_empty();
+        if !has_login && !listen.value.ip().is_loopback() && publishers.is_empty() {
+            let what = format!(
+                "http.listen = \"{}\": anybody can reach it, and nobody needs to sign in",
+                listen.value
+            );
+            let help = "add token_file = \"path\" or [http.people.NAME], or listen on 127.0.0.1";
+            self.mistakes.note(listen.place, what, help);
         }
-        Some(HttpPlan { listen, token: config.token })
+        let token = config.token.map(|token| token.value);
+        let access = self.access(config.access, &listen, token.as_ref());
+        Some(HttpPlan { listen: listen.value, token, access })
     }
 
     /// `read` are the sources that pipes read from.

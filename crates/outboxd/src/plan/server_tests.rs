@@ -64,7 +64,7 @@ fn a_server_that_anybody_can_reach_needs_a_token() {
     assert_each(&[
         (
             with("[http]\nlisten = \"0.0.0.0:8480\"\n"),
-            "http.listen = \"0.0.0.0:8480\": anybody can reach it, and there is no token",
+            "http.listen = \"0.0.0.0:8480\": anybody can reach it, and nobody needs to sign in",
         ),
         (with("[http]\nlisten = \"8480\"\n"), "http.listen = \"8480\": is no address to listen on"),
         (with("[http]\n"), "[http] has no 'listen'"),

@@ -15,6 +15,7 @@ mod endpoint;
 mod exit_codes;
 mod figures;
 mod first_steps;
+mod guard;
 mod handlers;
 mod health;
 mod init_from;

@@ -138,6 +138,8 @@ pub enum Verb {
         #[command(subcommand)]
         verb: ConfigVerb,
     },
+    /// Asks for a password and prints its hash, for people of [http]
+    Password,
     /// Prints the completions of a shell
     Completions {
         /// The shell
