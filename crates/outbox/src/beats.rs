@@ -11,7 +11,7 @@ use serde::Serialize;
 
 use crate::error::Result;
 use crate::schema::Type;
-use crate::sheet::{Cell, Param, Row, Sheet, Sql, Value, text_at, time_of};
+use crate::sheet::{Cell, Param, Row, Sheet, Sql, Value, now, text_at, time_of};
 use crate::sql::Kind;
 
 /// The signs of life of all instances.
@@ -72,12 +72,14 @@ pub enum State {
     Running,
     /// Its sink takes nothing for now.
     Waiting,
+    /// It stands still because somebody wants it so.
+    Paused,
     /// It has ended, and nobody carries its messages here.
     Stopped,
 }
 
 impl State {
-    const ALL: [Self; 4] = [Self::Starting, Self::Running, Self::Waiting, Self::Stopped];
+    const ALL: [Self; 5] = [Self::Starting, Self::Running, Self::Waiting, Self::Paused, Self::Stopped];
 
     /// The word for it.
     pub fn as_str(self) -> &'static str {
@@ -85,6 +87,7 @@ impl State {
             Self::Starting => "starting",
             Self::Running => "running",
             Self::Waiting => "waiting",
+            Self::Paused => "paused",
             Self::Stopped => "stopped",
         }
     }
@@ -150,15 +153,6 @@ impl<S: Sheet> TableBeats<S> {
         if cell.kind == Type::Integer { Cell { type_name: "int8".to_owned(), ..cell } } else { cell }
     }
 
-    /// Now, on the clock of the database.
-    fn now() -> &'static str {
-        match S::KIND {
-            Kind::Postgres => "clock_timestamp()",
-            Kind::MySql => "utc_timestamp(6)",
-            Kind::Sqlite => "strftime('%Y-%m-%dT%H:%M:%fZ', 'now')",
-        }
-    }
-
     /// The age of a beat in milliseconds.
     fn age() -> &'static str {
         match S::KIND {
@@ -187,7 +181,7 @@ impl<S: Sheet> TableBeats<S> {
         for (name, value) in COLUMNS.iter().zip(values) {
             sql = sql.put(&Self::cell(name), &value)?.push(", ");
         }
-        Ok(sql.push(&format!("{}) {}", Self::now(), Self::renewal())))
+        Ok(sql.push(&format!("{}) {}", now(S::KIND), Self::renewal())))
     }
 
     /// What a beat does to the one before it.
@@ -268,7 +262,7 @@ impl<S: Sheet> Beats for TableBeats<S> {
 
     async fn stopped(&self, instance: &str) -> Result<()> {
         let mut tx = self.store.begin().await?;
-        let sql = format!("update {} set stopped_at = {} where instance = ", Self::table(), Self::now());
+        let sql = format!("update {} set stopped_at = {} where instance = ", Self::table(), now(S::KIND));
         let sql = Sql::new(S::KIND, sql).put(&Self::cell("instance"), &Value::text(Some(instance)))?;
         self.store.execute(&mut tx, sql).await?;
         self.store.commit(tx).await

@@ -98,6 +98,8 @@ mod migration;
 #[cfg(feature = "mysql")]
 pub mod mysql;
 mod once;
+#[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite"))]
+pub mod pauses;
 mod pipe;
 pub mod policy;
 #[cfg(feature = "postgres")]

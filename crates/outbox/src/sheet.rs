@@ -148,6 +148,15 @@ impl Cell {
     }
 }
 
+/// Now, on the clock of the database.
+pub(crate) fn now(database: Kind) -> &'static str {
+    match database {
+        Kind::Postgres => "clock_timestamp()",
+        Kind::MySql => "utc_timestamp(6)",
+        Kind::Sqlite => "strftime('%Y-%m-%dT%H:%M:%fZ', 'now')",
+    }
+}
+
 /// What is written to a column.
 #[derive(Debug, Clone)]
 pub(crate) enum Value {

@@ -16,6 +16,7 @@ use crate::trouble::{Exit, Trouble};
 const LOOK: Duration = Duration::from_millis(20);
 
 /// One lane of a pipe that runs.
+#[derive(Clone)]
 pub struct Lane {
     /// The pipe.
     pub pipe: PipePlan,

@@ -9,6 +9,7 @@ use tokio_util::sync::CancellationToken;
 use crate::backends::{Log, Sinks};
 use crate::health::Health;
 use crate::http::{Figures, HttpOptions, Serving, Slot, serve};
+use crate::ops::Office;
 use crate::plan::{HttpPlan, PipePlan, Plan, PublisherPlan, SourcePlan, Target};
 use crate::run::RECONNECT;
 use crate::trouble::{Exit, Trouble};
@@ -32,12 +33,13 @@ pub async fn listen(
     http: &HttpPlan,
     chosen: &[&PipePlan],
     health: &Arc<Health>,
+    office: &Arc<Office>,
     stop: &CancellationToken,
 ) -> anyhow::Result<Serving> {
     let figures = Figures::install(buckets(plan))?;
     let tokens = http.token.iter().cloned().collect();
-    let access = http.access.clone();
-    let options = HttpOptions { listen: http.listen, tokens, access, figures, health: health.clone() };
+    let (access, health, office) = (http.access.clone(), health.clone(), office.clone());
+    let options = HttpOptions { listen: http.listen, tokens, access, figures, health, office };
     let slots = of_pipes(plan, chosen).map(|publisher| (publisher.name.clone(), Slot::default()));
     let slots: BTreeMap<String, Slot> = slots.collect();
     let serving = serve(options, slots.clone(), stop.clone()).await.map_err(|error| {

@@ -1,5 +1,5 @@
-//! Private servers for the tests: PostgreSQL, MariaDB, RabbitMQ, Kafka, pgbouncer, a mail server, Prometheus, and a
-//! network that fails on command.
+//! Private servers for the tests: PostgreSQL, MariaDB, RabbitMQ, Kafka, pgbouncer, a mail server, Prometheus, a browser,
+//! and a network that fails on command.
 //!
 //! Every server runs in a temporary folder on a free port of 127.0.0.1; one that runs already is never
 //! touched. It ends with the process that started it, however that ends. A test asks for the shared
@@ -17,6 +17,7 @@
 //!
 //! Nothing here belongs to the runtime of the test that asked first: the work is done on plain threads.
 
+mod browser;
 mod certificates;
 mod kafka;
 mod leash;
@@ -32,6 +33,7 @@ mod run;
 mod server;
 mod smtp;
 
+pub use browser::{Browser, Page};
 pub use certificates::Certificates;
 #[cfg(feature = "kafka")]
 pub use kafka::Record;

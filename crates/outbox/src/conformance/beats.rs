@@ -79,7 +79,7 @@ pub async fn b1_a_beat_is_written_or_renewed_one_of_each_instance_and_pipe(fixtu
     beats.beat(std::slice::from_ref(&renewed)).await.unwrap();
     let all = listed(&beats).await;
     assert_eq!(all.iter().map(|seen| &seen.beat).collect::<Vec<_>>(), [&first[2], &renewed, &first[0]]);
-    for state in [State::Starting, State::Stopped, State::Running] {
+    for state in [State::Starting, State::Paused, State::Stopped, State::Running] {
         beats.beat(&[Beat { state, ..beat("a:1", "relay") }]).await.unwrap();
         let all = listed(&beats).await;
         assert_eq!((all.len(), all[1].beat.state, &all[1].beat.cause), (3, state, &None));

@@ -22,6 +22,8 @@ pub mod broker;
 pub mod errors;
 pub mod inbox;
 pub mod letters;
+#[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite"))]
+pub mod pauses;
 pub mod sink;
 pub mod source;
 pub mod store;

@@ -19,6 +19,7 @@ pub fn migrations() -> &'static [Migration] {
             sql: include_str!("../../migrations/mysql/004_by_consumer.sql"),
         },
         Migration { version: 5, name: "beats", sql: include_str!("../../migrations/mysql/005_beats.sql") },
+        Migration { version: 6, name: "pauses", sql: include_str!("../../migrations/mysql/006_pauses.sql") },
     ]
 }
 

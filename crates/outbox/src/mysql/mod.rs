@@ -14,6 +14,6 @@ mod table;
 pub use connect::connect;
 pub use inbox::Inbox;
 pub use migrate::{migrate, migrations, script};
-pub use sheet::{audit, beats, error_log, mapped_error_log};
+pub use sheet::{audit, beats, error_log, mapped_error_log, pauses};
 pub use statements::examine_statements;
 pub use table::Table;

@@ -1,4 +1,5 @@
-//! Tables that people work on or look at: the error log, the book of what they did, the beats of instances.
+//! Tables that people work on or look at: the error log, the book of what they did, the beats of instances,
+//! the pauses of pipes.
 
 use std::sync::Arc;
 
@@ -13,6 +14,7 @@ use crate::audit::{Audit, TableAudit};
 use crate::beats::{Beats, TableBeats};
 use crate::error::{Error, ErrorKind, Result};
 use crate::errors::{ErrorLog, ErrorTable, Fields, TableLog};
+use crate::pauses::{Pauses, TablePauses};
 use crate::sheet::{Param, Row, Sheet, Sql};
 use crate::sql::Kind;
 
@@ -39,6 +41,11 @@ pub fn audit(pool: MySqlPool) -> Arc<dyn Audit> {
 /// The beats of all instances, in `outbox_beats`.
 pub fn beats(pool: MySqlPool) -> Arc<dyn Beats> {
     Arc::new(TableBeats::new(MySqlSheet { pool, is_ours: true }))
+}
+
+/// The pipes that are paused, in `outbox_pauses`.
+pub fn pauses(pool: MySqlPool) -> Arc<dyn Pauses> {
+    Arc::new(TablePauses::new(MySqlSheet { pool, is_ours: true }))
 }
 
 struct MySqlSheet {

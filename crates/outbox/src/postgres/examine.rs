@@ -8,7 +8,7 @@ use sqlx::postgres::{PgConnectOptions, PgRow};
 use sqlx::{Connection, PgConnection, Postgres, Row, Transaction};
 
 use super::error::classify;
-use super::{Outbox, connect, migrations};
+use super::{Outbox, connect, migrations, upkeep};
 use crate::admin::Admin;
 use crate::error::{Error, Result};
 use crate::finding::Finding;
@@ -111,6 +111,8 @@ impl Outbox {
             Ok((found, is_there)) => {
                 findings.extend(found);
                 if is_there {
+                    findings.extend(upkeep::examine(&mut conn).await);
+                    findings.push(session(connect::is_pooled(&options, &mut conn).await));
                     findings.extend(progress(url).await);
                 }
             }
@@ -239,6 +241,18 @@ fn transactions(old: &[Running]) -> Finding {
         .collect();
     let evidence = format!("{}: what they wrote is not seen, and nothing is vacuumed", open.join("; "));
     Finding::warning(WHAT, evidence).fix(format!("SELECT pg_terminate_backend({});", oldest.pid))
+}
+
+/// A log uses no state of a session, so a pooler is no trouble; but whoever looks for one should know.
+fn session(pooled: Result<bool>) -> Finding {
+    match pooled {
+        Ok(false) => Finding::ok("session", "a connection keeps its session"),
+        Ok(true) => Finding::ok(
+            "session",
+            "a pooler gives every transaction another session, which a log does not mind",
+        ),
+        Err(error) => Finding::error("session", &error),
+    }
 }
 
 fn grants(login: &str, missing: &[(String, String)]) -> Finding {

@@ -29,6 +29,11 @@ pub fn migrations() -> &'static [Migration] {
             sql: include_str!("../../migrations/postgres/005_by_consumer.sql"),
         },
         Migration { version: 6, name: "beats", sql: include_str!("../../migrations/postgres/006_beats.sql") },
+        Migration {
+            version: 7,
+            name: "pauses",
+            sql: include_str!("../../migrations/postgres/007_pauses.sql"),
+        },
     ]
 }
 

@@ -23,6 +23,7 @@ mod sheet;
 mod sql;
 mod store;
 mod table;
+mod upkeep;
 mod wake;
 mod window;
 
@@ -34,7 +35,7 @@ pub use crate::source::Start;
 pub use cursor::Cursor;
 pub use inbox::Inbox;
 pub use migrate::{migrations, script};
-pub use sheet::{audit, beats, error_log, mapped_error_log};
+pub use sheet::{audit, beats, error_log, mapped_error_log, pauses};
 pub use sql::examine_statements;
 pub use store::LogStore;
 pub use table::Table;

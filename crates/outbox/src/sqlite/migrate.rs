@@ -19,6 +19,7 @@ const MIGRATIONS: &[Migration] = &[
         sql: include_str!("../../migrations/sqlite/006_by_consumer.sql"),
     },
     Migration { version: 7, name: "beats", sql: include_str!("../../migrations/sqlite/007_beats.sql") },
+    Migration { version: 8, name: "pauses", sql: include_str!("../../migrations/sqlite/008_pauses.sql") },
 ];
 
 /// What remembers which steps were taken; itself safe to run at any time.

@@ -37,7 +37,7 @@ pub use store::LogStore;
 
 pub use crate::source::Start;
 pub use migrate::{migrations, script};
-pub use sheet::{audit, beats, error_log, mapped_error_log};
+pub use sheet::{audit, beats, error_log, mapped_error_log, pauses};
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::message::{Limits, Message, MessageId, headers_to_json};

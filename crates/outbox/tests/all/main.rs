@@ -38,6 +38,8 @@ mod meter;
 #[cfg(feature = "mysql")]
 mod mysql;
 mod once;
+#[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
+mod pauses;
 mod pipe;
 #[cfg(feature = "postgres")]
 mod postgres;

@@ -7,6 +7,7 @@ use std::time::Duration;
 use outbox::audit::Audit;
 use outbox::beats::Beats;
 use outbox::errors::ErrorLog;
+use outbox::pauses::Pauses;
 use outbox::sql::Statements;
 use outbox::{
     Error, ErrorKind, Finding, Handled, Inbox as _, MessageId, Once, Result, Sink, mysql, postgres, sqlite,
@@ -124,6 +125,15 @@ impl Databases {
             Database::Postgres(pool) => postgres::beats(pool),
             Database::Sqlite(pool) => sqlite::beats(pool),
             Database::MySql(pool) => mysql::beats(pool),
+        })
+    }
+
+    /// The pipes that are paused, in a database.
+    pub async fn pauses(&self, connection: &Connection) -> Result<Arc<dyn Pauses>> {
+        Ok(match self.open(connection).await? {
+            Database::Postgres(pool) => postgres::pauses(pool),
+            Database::Sqlite(pool) => sqlite::pauses(pool),
+            Database::MySql(pool) => mysql::pauses(pool),
         })
     }
 

@@ -7,10 +7,11 @@ use clap::ValueEnum as _;
 use serde_json::json;
 
 use super::args::{Database, MigrateArgs};
+use super::load;
 use super::output::Output;
-use super::{choose, load};
 use crate::backends::{self, Log};
 use crate::connection::Connection;
+use crate::ops::choose;
 use crate::plan::{Layout, Plan, SourcePlan};
 use crate::trouble::{Exit, Trouble};
 

@@ -11,22 +11,22 @@ use outbox::{Finding, Level, Message};
 use super::source::types;
 use super::{handler, kafka};
 use crate::backends;
-use crate::cli::args::DoctorArgs;
+use crate::ops::doctor::DoctorRequest;
 use crate::plan::{Plan, SinkPlan, Target};
 
 /// Probes are messages that a consumer meets: not more of them than this.
 const PROBES: usize = 20;
 
 /// Looks at a sink.
-pub async fn examine(args: &DoctorArgs, plan: &Plan, sink: &SinkPlan) -> Vec<Finding> {
-    let mut findings = examine_target(args, plan, sink).await;
+pub async fn examine(request: &DoctorRequest, plan: &Plan, sink: &SinkPlan) -> Vec<Finding> {
+    let mut findings = examine_target(request, plan, sink).await;
     if let Some(inbox) = &sink.inbox {
         findings.push(handler::inbox(inbox).await);
     }
     findings
 }
 
-async fn examine_target(args: &DoctorArgs, plan: &Plan, sink: &SinkPlan) -> Vec<Finding> {
+async fn examine_target(request: &DoctorRequest, plan: &Plan, sink: &SinkPlan) -> Vec<Finding> {
     match &sink.target {
         Target::Stdout => vec![Finding::ok("output", "standard output")],
         Target::File(path) => vec![file(path)],
@@ -43,7 +43,7 @@ async fn examine_target(args: &DoctorArgs, plan: &Plan, sink: &SinkPlan) -> Vec<
                 Ok(config) => config,
                 Err(error) => return vec![Finding::error("topic", &error)],
             };
-            let (topics, mut findings) = rendered("topic", &config.topic, args, plan, sink).await;
+            let (topics, mut findings) = rendered("topic", &config.topic, request, plan, sink).await;
             findings.splice(0..0, kafka::examine(connection.url.reveal(), &config, &topics).await);
             findings
         }
@@ -58,8 +58,8 @@ async fn examine_target(args: &DoctorArgs, plan: &Plan, sink: &SinkPlan) -> Vec<
             if let [Finding { level: Level::Failure, .. }] = findings[..] {
                 return findings;
             }
-            if args.probe {
-                findings.extend(probe(args, plan, sink, url, &config).await);
+            if request.probe {
+                findings.extend(probe(request, plan, sink, url, &config).await);
             } else {
                 let evidence = format!(
                     "not probed: a broker cannot be asked for its routes; `outboxd doctor --sink {} --probe` sends a message",
@@ -97,13 +97,13 @@ fn file(path: &Path) -> Finding {
 
 /// One probe for every routing key that the types give.
 async fn probe(
-    args: &DoctorArgs,
+    request: &DoctorRequest,
     plan: &Plan,
     sink: &SinkPlan,
     url: &str,
     config: &ExchangeConfig,
 ) -> Vec<Finding> {
-    let (keys, mut findings) = rendered("route", &config.routing_key, args, plan, sink).await;
+    let (keys, mut findings) = rendered("route", &config.routing_key, request, plan, sink).await;
     if keys.len() > PROBES {
         let evidence =
             format!("{} routing keys, of which {PROBES} are probed; name others with --type", keys.len());
@@ -119,7 +119,7 @@ async fn probe(
 async fn rendered(
     what: &str,
     template: &Template,
-    args: &DoctorArgs,
+    request: &DoctorRequest,
     plan: &Plan,
     sink: &SinkPlan,
 ) -> (BTreeSet<String>, Vec<Finding>) {
@@ -127,7 +127,7 @@ async fn rendered(
     if let Some(text) = template.as_text() {
         return (BTreeSet::from([text.to_owned()]), Vec::new());
     }
-    let (mut kinds, mut findings) = (args.kind.iter().cloned().collect::<BTreeSet<_>>(), Vec::new());
+    let (mut kinds, mut findings) = (request.kinds.iter().cloned().collect::<BTreeSet<_>>(), Vec::new());
     if kinds.is_empty() {
         for pipe in plan.pipes.values().filter(|pipe| pipe.to == sink.name) {
             let Some(source) = plan.sources.get(&pipe.from) else { continue };

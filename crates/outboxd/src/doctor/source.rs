@@ -6,7 +6,7 @@ use outbox::admin::{Filter, Stand};
 use outbox::table::Reading;
 use outbox::{Finding, Level, Result, postgres};
 
-use super::{broker, window};
+use super::{broker, sqlite, window};
 use crate::backends::{self, Log};
 use crate::connection::Kind;
 use crate::plan::{Layout, Plan, SourcePlan};
@@ -18,7 +18,15 @@ const SAMPLE: u32 = 1_000;
 pub async fn examine(plan: &Plan, source: &SourcePlan) -> Vec<Finding> {
     let url = source.connection.url.reveal();
     match (source.connection.kind, &source.layout) {
-        (Kind::Postgres, Layout::Log(_)) => postgres::Outbox::examine(url).await,
+        (Kind::Postgres, Layout::Log(options)) => {
+            let mut findings = postgres::Outbox::examine(url).await;
+            let is_reached =
+                findings.iter().all(|finding| finding.what != "connection" || finding.level == Level::Ok);
+            if options.notify && is_reached {
+                findings.push(postgres::Outbox::examine_notify(url).await);
+            }
+            findings
+        }
         (Kind::Postgres, Layout::Table(options)) => {
             postgres::Table::examine(url, &options.mapping, &reading(plan, source)).await
         }
@@ -30,7 +38,7 @@ pub async fn examine(plan: &Plan, source: &SourcePlan) -> Vec<Finding> {
             }
             findings
         }
-        (Kind::Sqlite, _) => sqlite(source).await,
+        (Kind::Sqlite, _) => sqlite::examine(source).await,
         (_, Layout::Table(_)) => table(source).await,
         (kind, _) => vec![Finding::failure("connection", format!("{} cannot be a source", kind.as_str()))],
     }
@@ -62,34 +70,12 @@ async fn table(source: &SourcePlan) -> Vec<Finding> {
     findings
 }
 
-fn dead(count: u64) -> Finding {
+/// What waits for a person.
+pub(super) fn dead(count: u64) -> Finding {
     if count == 0 {
         return Finding::ok("dead", "none");
     }
     Finding::warning("dead", format!("{count} wait for a person")).fix("outboxd list --state dead")
-}
-
-async fn sqlite(source: &SourcePlan) -> Vec<Finding> {
-    let file = source.connection.sqlite_file().unwrap_or_default();
-    let shown = file.display();
-    if !file.exists() {
-        let missing = Finding::failure("file", format!("there is no file {shown}"));
-        return vec![missing.fix("outboxd migrate")];
-    }
-    let mut findings = vec![Finding::ok("file", format!("{shown} is there"))];
-    if file.metadata().is_ok_and(|metadata| metadata.permissions().readonly()) {
-        let closed = Finding::failure("file", format!("{shown} cannot be written"));
-        findings.push(closed.fix(format!("chmod u+w '{shown}'")));
-    }
-    let told = async { Log::open(source).await?.admin().status().await };
-    match told.await {
-        Err(error) => findings.push(Finding::error("tables", &error)),
-        Ok(cursors) => {
-            findings.push(Finding::ok("tables", "the tables of the log are there"));
-            findings.push(dead(cursors.iter().map(|cursor| cursor.dead).sum()));
-        }
-    }
-    findings
 }
 
 /// Types of messages that wait in a source, or else of any in it.

@@ -6,6 +6,7 @@ use jiff::Timestamp;
 use outbox::beats::State;
 
 use super::watched::{Away, Phase, View};
+use crate::pauses::sentence;
 use crate::quantity::{show_age, show_duration};
 
 /// How well a pipe is, from good to bad; that of the process is the worst of its pipes.
@@ -48,20 +49,28 @@ pub fn judge(view: &View, now: Timestamp) -> Judged {
     let sink = sink_away(view);
     let (state, cause) = match (&view.phase, sink, &view.source_away) {
         (Phase::Ended(why), ..) => (State::Stopped, why.clone()),
+        (Phase::Paused, ..) => (State::Paused, paused(view)),
         (Phase::Starting, _, away) => (State::Starting, away.as_ref().map(|away| away.why.clone())),
         (Phase::Running, Some(away), _) => (State::Waiting, Some(away.why.clone())),
         // It runs and asks again and again, but whoever looks should see why nothing comes.
         (Phase::Running, None, away) => (State::Running, away.as_ref().map(|away| away.why.clone())),
     };
     let unready = unready(view, now);
+    let is_wanted = view.pause.is_some();
     let level = if !unready.is_empty() {
         Level::Failing
-    } else if sink.is_some() || view.source_away.is_some() {
+    } else if !is_wanted && (sink.is_some() || view.source_away.is_some()) {
         Level::Degraded
     } else {
         Level::Ok
     };
     Judged { state, cause, level, unready }
+}
+
+/// Who paused it; and what the pause costs, if that is more than was agreed to.
+fn paused(view: &View) -> Option<String> {
+    let late = too_late(view).map(|late| format!("; {late}")).unwrap_or_default();
+    view.pause.as_ref().map(|pause| format!("{}{late}", sentence(pause)))
 }
 
 /// By what the pipe met, or by what was looked at, whichever is known for longer.
@@ -72,6 +81,10 @@ pub fn sink_away(view: &View) -> Option<&Away> {
 fn unready(view: &View, now: Timestamp) -> Vec<(&'static str, String)> {
     if let Phase::Ended(Some(why)) = &view.phase {
         return vec![("stopped", format!("it has stopped for good: {why}"))];
+    }
+    // Somebody wants it to stand still, and knows.
+    if view.pause.is_some() {
+        return Vec::new();
     }
     let mut reasons = Vec::new();
     let mut away = |what: &'static str, name: &str, away: Option<&Away>| {
@@ -90,13 +103,15 @@ fn unready(view: &View, now: Timestamp) -> Vec<(&'static str, String)> {
         let age = show_age(unmoved.as_secs_f64());
         reasons.push(("stalled", format!("it has messages, and none was settled for {age}")));
     }
-    if let (Some(lag), Some(objective)) = (view.lag, view.limits.objective)
-        && lag > objective
-    {
-        let (lag, objective) = (show_age(lag.as_secs_f64()), show_duration(objective));
-        reasons.push(("objective", format!("its oldest message is {lag} old, the objective is {objective}")));
-    }
+    reasons.extend(too_late(view).map(|late| ("objective", late)));
     reasons
+}
+
+/// The oldest message is older than it may be.
+fn too_late(view: &View) -> Option<String> {
+    let (lag, objective) = view.lag.zip(view.limits.objective).filter(|(lag, objective)| lag > objective)?;
+    let (lag, objective) = (show_age(lag.as_secs_f64()), show_duration(objective));
+    Some(format!("its oldest message is {lag} old, the objective is {objective}"))
 }
 
 fn since(then: Timestamp, now: Timestamp) -> Duration {
@@ -106,6 +121,7 @@ fn since(then: Timestamp, now: Timestamp) -> Duration {
 #[cfg(test)]
 mod tests {
     use jiff::SignedDuration;
+    use outbox::pauses::Pause;
 
     use super::*;
     use crate::health::watched::Limits;
@@ -131,6 +147,7 @@ mod tests {
             from: "orders".to_owned(),
             to: "events".to_owned(),
             phase: Phase::Running,
+            pause: None,
             open: None,
             sink_away: None,
             source_away: None,
@@ -184,6 +201,35 @@ mod tests {
         ] {
             assert_eq!(told(&view), expected, "{view:?}");
         }
+    }
+
+    #[test]
+    fn d8_a_paused_pipe_is_ready_whatever_waits_and_says_who_wants_it_so() {
+        let pause = Pause {
+            pipe: "relay".to_owned(),
+            by: "ann".to_owned(),
+            at: NOW,
+            note: Some("the broker moves".to_owned()),
+        };
+        let paused = View {
+            phase: Phase::Paused,
+            pause: Some(pause),
+            sink_away: away(61),
+            source_away: away(61),
+            unmoved_since: Some(ago(81)),
+            ..view()
+        };
+        assert_eq!(told(&paused), ("paused", "ok", vec![]));
+        let words = "paused by ann since 1970-01-01T00:00:00Z: the broker moves";
+        assert_eq!(judge(&paused, NOW).cause.as_deref(), Some(words));
+        let late = View { lag: Some(Duration::from_secs(301)), ..paused.clone() };
+        assert_eq!(told(&late), ("paused", "ok", vec![]));
+        let cause = judge(&late, NOW).cause.unwrap_or_default();
+        assert!(cause.starts_with(words) && cause.ends_with(" old, the objective is 5m"), "{cause}");
+        let draining = View { phase: Phase::Running, ..paused.clone() };
+        assert_eq!(told(&draining), ("waiting", "ok", vec![]), "it is not there yet");
+        let ended = View { phase: Phase::Ended(Some("no table".to_owned())), ..paused };
+        assert_eq!(told(&ended), ("stopped", "failing", vec!["stopped"]), "nobody wanted that");
     }
 
     #[test]

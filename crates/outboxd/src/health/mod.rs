@@ -10,6 +10,7 @@ mod watched;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use jiff::Timestamp;
 use outbox::beats::Beat;
@@ -20,6 +21,9 @@ pub use look::{Check, look_at_sink, look_at_source};
 pub use watched::{Away, Phase, View, Watched};
 
 use crate::plan::{PipePlan, Plan};
+
+/// After so long without a beat an instance is gone: they come every 30 s, and one or two may be lost.
+pub const OFFLINE_AFTER: Duration = Duration::from_secs(90);
 
 /// The pipes of this process.
 pub struct Health {
@@ -43,6 +47,11 @@ impl Health {
     /// One pipe.
     pub fn pipe(&self, name: &str) -> Option<&Arc<Watched>> {
         self.pipes.get(name)
+    }
+
+    /// All of them.
+    pub fn pipes(&self) -> impl Iterator<Item = &Arc<Watched>> {
+        self.pipes.values()
     }
 
     /// The pipes to a sink.

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use outbox::Stats;
+use outbox::pauses::Pause;
 
 use crate::plan::PipePlan;
 
@@ -44,6 +45,10 @@ pub struct Away {
 #[derive(Debug, Default)]
 struct Known {
     lanes: Vec<Arc<Stats>>,
+    /// What lanes did that rested since.
+    past: Past,
+    /// Somebody wants it to stand still.
+    pause: Option<Pause>,
     running: usize,
     /// Why it has ended for good.
     ended: Option<String>,
@@ -54,6 +59,13 @@ struct Known {
     pending: Option<(Timestamp, u64)>,
 }
 
+#[derive(Debug, Default)]
+struct Past {
+    delivered: u64,
+    failed: u64,
+    last_message_at: Option<Timestamp>,
+}
+
 /// How far a pipe has come.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Phase {
@@ -61,6 +73,8 @@ pub enum Phase {
     Starting,
     /// It runs.
     Running,
+    /// It stands still because somebody wants it so.
+    Paused,
     /// It has ended; with the reason, unless it was told to.
     Ended(Option<String>),
 }
@@ -76,6 +90,8 @@ pub struct View {
     pub to: String,
     /// How far it has come.
     pub phase: Phase,
+    /// Somebody wants it to stand still; until it has drained it runs.
+    pub pause: Option<Pause>,
     /// Its breaker is open.
     pub open: Option<Away>,
     /// Its sink was looked at and is away.
@@ -132,6 +148,26 @@ impl Watched {
         known.ended = known.ended.take().or(why);
     }
 
+    /// Somebody wants it to stand still, or no longer does.
+    pub fn set_pause(&self, pause: Option<Pause>) {
+        self.known().pause = pause;
+    }
+
+    /// All of its lanes rest, and will start afresh: what was wrong with them is over.
+    pub fn rests(&self) {
+        let mut known = self.known();
+        let lanes = std::mem::take(&mut known.lanes);
+        let past = &mut known.past;
+        for lane in lanes {
+            past.delivered += lane.delivered();
+            past.failed += failed(&lane);
+            past.last_message_at = past.last_message_at.max(lane.last_message_at());
+        }
+        known.running = 0;
+        known.ended = None;
+        known.pending = None;
+    }
+
     /// Its sink was looked at.
     pub fn sink_looked_at(&self, found: Result<(), String>) {
         mark(&mut self.known().sink_away, found.err());
@@ -142,6 +178,8 @@ impl Watched {
         let mut known = self.known();
         let worked = known.lanes.iter().map(|lane| worked_off(lane)).sum();
         known.lag = lag;
+        // What is paused is not expected to move.
+        let pending = pending && known.pause.is_none();
         known.pending = match known.pending {
             Some((since, before)) if pending && before == worked => Some((since, before)),
             _ => pending.then(|| (Timestamp::now(), worked)),
@@ -152,7 +190,7 @@ impl Watched {
     pub fn view(&self) -> View {
         let known = self.known();
         let lanes = &known.lanes;
-        let sum = |count: fn(&Stats) -> u64| lanes.iter().map(|lane| count(lane)).sum();
+        let sum = |count: fn(&Stats) -> u64| lanes.iter().map(|lane| count(lane)).sum::<u64>();
         let open = |lane: &Arc<Stats>| {
             let (since, cause) = lane.open_since().zip(lane.open_cause())?;
             Some(Away { since, why: cause.to_string() })
@@ -168,10 +206,12 @@ impl Watched {
             to: self.to.clone(),
             phase: match (&known.ended, lanes.is_empty(), known.running) {
                 (Some(why), ..) => Phase::Ended(Some(why.clone())),
+                (None, true, _) if known.pause.is_some() => Phase::Paused,
                 (None, true, _) => Phase::Starting,
                 (None, false, 0) => Phase::Ended(None),
                 _ => Phase::Running,
             },
+            pause: known.pause.clone(),
             open: lanes.iter().filter_map(open).min_by_key(|away| away.since),
             sink_away: known.sink_away.clone(),
             source_away: known
@@ -179,14 +219,22 @@ impl Watched {
                 .clone()
                 .or_else(|| lanes.iter().filter_map(source_away).min_by_key(|away| away.since)),
             unmoved_since: unmoved.chain(known.pending.map(|(since, _)| since)).min(),
-            last_message_at: lanes.iter().filter_map(|lane| lane.last_message_at()).max(),
-            delivered: sum(Stats::delivered),
-            failed: sum(|lane| lane.retried() + lane.dead()),
+            last_message_at: lanes
+                .iter()
+                .map(|lane| lane.last_message_at())
+                .fold(known.past.last_message_at, Ord::max),
+            delivered: known.past.delivered + sum(Stats::delivered),
+            failed: known.past.failed + sum(failed),
             in_flight: sum(Stats::in_flight),
             lag: known.lag,
             limits: self.limits,
         }
     }
+}
+
+/// Attempts that failed.
+fn failed(lane: &Stats) -> u64 {
+    lane.retried() + lane.dead()
 }
 
 /// What a lane has done, so that a change of it is a step forward.
@@ -233,6 +281,28 @@ mod tests {
         assert_eq!(pipe.view().phase, Phase::Running, "one lane is left");
         pipe.ended(None);
         assert_eq!(pipe.view().phase, Phase::Ended(None));
+    }
+
+    #[test]
+    fn d8_a_paused_pipe_runs_until_it_has_drained_and_keeps_its_counts() {
+        let pipe = watched();
+        let pause =
+            Pause { pipe: "relay".to_owned(), by: "ann".to_owned(), at: Timestamp::UNIX_EPOCH, note: None };
+        pipe.set_pause(Some(pause.clone()));
+        assert_eq!(pipe.view().phase, Phase::Paused, "it does not even start");
+        pipe.set_pause(None);
+        assert_eq!(pipe.view().phase, Phase::Starting);
+        pipe.started(Arc::default());
+        pipe.set_pause(Some(pause.clone()));
+        assert_eq!((pipe.view().phase, pipe.view().pause), (Phase::Running, Some(pause)), "it drains");
+        pipe.source_looked_at(None, true);
+        assert_eq!(pipe.view().unmoved_since, None, "nobody expects it to move");
+        pipe.ended(Some("no table".to_owned()));
+        pipe.rests();
+        assert_eq!(pipe.view().phase, Phase::Paused);
+        pipe.set_pause(None);
+        pipe.started(Arc::default());
+        assert_eq!(pipe.view().phase, Phase::Running, "what was wrong before is tried again");
     }
 
     #[test]

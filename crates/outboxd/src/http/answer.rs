@@ -12,6 +12,8 @@ use outbox::{Error, ErrorKind, MessageId, Published};
 use serde_json::json;
 
 use super::guard::wants_page;
+use super::pages::chosen_theme;
+use crate::trouble::{Exit, Fault, Trouble};
 
 /// What is asked by programs, besides `/v1`.
 const FOR_PROGRAMS: [&str; 4] = ["/metrics", "/livez", "/readyz", "/health"];
@@ -72,6 +74,21 @@ impl From<Error> for Refusal {
     }
 }
 
+impl From<Trouble> for Refusal {
+    /// What is the client's fault is never told as ours, and what may be better in a while says so.
+    fn from(trouble: Trouble) -> Self {
+        let (error, help) = (trouble.to_string(), trouble.help().to_owned());
+        match (trouble.fault(), trouble.exit) {
+            (Fault::Unknown, _) => Self::new(StatusCode::NOT_FOUND, error, help),
+            (Fault::Asked, _) => Self::bad(error, help),
+            (Fault::Ours, Exit::Source | Exit::Sink) => Self::later(error, help),
+            // There is no place for it: somebody has to change the configuration first.
+            (Fault::Ours, Exit::Config) => Self::new(StatusCode::CONFLICT, error, help),
+            (Fault::Ours, _) => Self::new(StatusCode::INTERNAL_SERVER_ERROR, error, help),
+        }
+    }
+}
+
 impl IntoResponse for Refusal {
     /// As JSON. The refusal itself goes along, so that [`as_page`] can show it to a browser.
     fn into_response(self) -> Response {
@@ -86,6 +103,7 @@ impl IntoResponse for Refusal {
 #[derive(Template)]
 #[template(path = "refusal.html")]
 struct RefusalPage<'a> {
+    theme: Option<&'static str>,
     status: u16,
     error: &'a str,
     help: &'a str,
@@ -96,11 +114,13 @@ pub(super) async fn as_page(request: Request, next: Next) -> Response {
     let path = request.uri().path();
     let for_programs = path == "/v1" || path.starts_with("/v1/") || FOR_PROGRAMS.contains(&path);
     let wanted = !for_programs && wants_page(request.headers());
+    let theme = chosen_theme(request.headers());
     let response = next.run(request).await;
     let Some(refusal) = response.extensions().get::<Arc<Refusal>>().filter(|_| wanted) else {
         return response;
     };
-    let page = RefusalPage { status: refusal.status.as_u16(), error: &refusal.error, help: &refusal.help };
+    let status = refusal.status.as_u16();
+    let page = RefusalPage { theme, status, error: &refusal.error, help: &refusal.help };
     match page.render() {
         Ok(html) => (refusal.status, AppendHeaders(refusal.headers.clone()), Html(html)).into_response(),
         Err(_) => response,

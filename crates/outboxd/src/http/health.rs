@@ -54,6 +54,7 @@ fn pipe(view: &View, judged: &Judged) -> Value {
         "status": judged.level.as_str(),
         "state": judged.state.as_str(),
         "cause": judged.cause,
+        "paused": view.pause.as_ref().map(|pause| json!({ "by": pause.by, "at": pause.at, "note": pause.note })),
         "running": view.phase == Phase::Running,
         "source": end(&view.from, view.source_away.as_ref()),
         "sink": end(&view.to, sink_away(view)),

@@ -8,7 +8,10 @@
 //! | `GET /health` | anybody who reaches it | the same, with how every pipe is |
 //! | `POST /v1/messages` | with a token | publishes a message: 200 confirmed, 202 kept |
 //! | `/login`, `/logout` | anybody who reaches it | signs in and out |
-//! | the pages, and the rest of `/v1` | a [`person::Person`] | looks and repairs |
+//! | `GET /v1/pipes` | viewers | how every pipe is, in every instance |
+//! | `POST /v1/pipes/{pipe}/pause`, `/resume` | operators | lets a pipe stand still, or go on |
+//! | the rest of `/v1` | viewers and operators | what the command line can do, see [`api`] |
+//! | the pages | viewers and operators | the same for people, see [`pages`] |
 
 mod answer;
 mod api;
@@ -38,11 +41,13 @@ use tokio_util::sync::CancellationToken;
 pub use figures::Figures;
 
 use crate::health::Health;
+use crate::ops::Office;
 use crate::options::AccessOptions;
 use crate::secret::Secret;
 use answer::Refusal;
 use guard::Guard;
 use listen::Limits;
+use pages::Board;
 
 /// How the server is set up.
 pub struct HttpOptions {
@@ -56,6 +61,8 @@ pub struct HttpOptions {
     pub figures: Figures,
     /// What `/health` and `/readyz` show.
     pub health: Arc<Health>,
+    /// What people can see and do.
+    pub office: Arc<Office>,
 }
 
 /// A publisher, as soon as its store is open; or why that will not be.
@@ -66,6 +73,8 @@ struct Shared {
     options: HttpOptions,
     publishers: BTreeMap<String, Slot>,
     guard: Guard,
+    board: Arc<Board>,
+    office: Arc<Office>,
 }
 
 /// A server that has its port.
@@ -104,7 +113,10 @@ async fn serve_within(
     let addr = listener.local_addr().context("cannot tell where it listens")?;
     let figures = options.figures.clone();
     let guard = Guard::new(&options)?;
-    let router = router(Arc::new(Shared { options, publishers, guard }))
+    let board = Arc::new(Board::new(stop.child_token()));
+    let sampling = tokio::spawn(pages::keep(Arc::clone(&board), Arc::clone(&options.health)));
+    let office = options.office.clone();
+    let router = router(Arc::new(Shared { options, publishers, guard, board, office }))
         .layer(from_fn_with_state(limits.request, listen::in_time))
         .layer(from_fn(answer::as_page))
         .layer(from_fn(guard::headers));
@@ -112,6 +124,7 @@ async fn serve_within(
         let upkeep = tokio::spawn(figures.upkeep(stop.clone()));
         listen::serve(listener, router, limits, stop).await;
         upkeep.abort();
+        sampling.abort();
     });
     let serving = Serving { addr, task };
     tracing::info!(addr = %serving.addr, "listening for HTTP");
@@ -147,8 +160,8 @@ async fn show_figures(State(shared): State<Arc<Shared>>) -> ([(HeaderName, &'sta
 }
 
 /// What is said to who has lost the way.
-const THERE: &str = "there are pages at /, the API below /v1, POST /v1/messages, GET /metrics, GET /health, GET /readyz and \
-    GET /livez";
+const THERE: &str = "there are pages at /, what GET /v1/openapi.json lists, POST /v1/messages, GET /metrics, GET /health, \
+    GET /readyz and GET /livez";
 
 async fn nowhere() -> Refusal {
     Refusal::new(StatusCode::NOT_FOUND, "there is nothing at this path", THERE)

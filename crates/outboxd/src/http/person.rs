@@ -45,7 +45,7 @@ impl<S: Sync> FromRequestParts<S> for Operator {
     }
 }
 
-/// Whether somebody sees payloads.
+/// Whether somebody sees what applications wrote, which may hold what not everybody should see.
 pub fn may_see_payloads(person: &Person, payloads: Payloads) -> bool {
     match payloads {
         Payloads::Nobody => false,

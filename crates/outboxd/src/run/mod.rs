@@ -3,6 +3,7 @@
 //! Sources are independent of each other, and so are pipes: what stops one for good is told once, and the
 //! others go on. What is only out of reach is waited for.
 
+mod pipe;
 mod upkeep;
 mod worker;
 
@@ -18,6 +19,8 @@ use crate::backends::{Databases, Opened, Sinks};
 use crate::cli::args::RunArgs;
 use crate::health::{Health, Heart, beat, look_at_sink};
 use crate::mistake::did_you_mean;
+use crate::ops::Office;
+use crate::pauses::Pauses;
 use crate::plan::{PipePlan, Plan, Target};
 use crate::publishers;
 use crate::trouble::{Exit, Trouble};
@@ -39,11 +42,14 @@ pub async fn run(plan: &Plan, args: &RunArgs) -> anyhow::Result<Exit> {
     declare(plan, &chosen, &stop).await;
     let owner = owner_name(plan.relay.as_deref());
     let health = Arc::new(Health::new(&owner, plan, &chosen));
+    let (pauses, databases) = (Pauses::default(), Arc::new(Databases::default()));
+    let office = Office::serving(Arc::new(plan.clone()), databases.clone()).followed_by(pauses.clone());
+    let office = Arc::new(office);
     // Before the sinks: what they measure must have somewhere to go.
     let until = stop.child_token();
     let serving = match &plan.http {
         Some(http) if !args.once && publishers::are_served(plan, &chosen) => {
-            Some(publishers::listen(plan, http, &chosen, &health, &until).await?)
+            Some(publishers::listen(plan, http, &chosen, &health, &office, &until).await?)
         }
         Some(_) if !args.once => {
             tracing::info!("not listening for HTTP: the chosen pipes have neither metrics nor a publisher");
@@ -52,7 +58,6 @@ pub async fn run(plan: &Plan, args: &RunArgs) -> anyhow::Result<Exit> {
         _ => None,
     };
     let mut worst = Exit::Ok;
-    let databases = Arc::new(Databases::default());
     let mut sinks = Sinks::new(databases.clone());
     for name in chosen.iter().map(|pipe| &pipe.to).collect::<BTreeSet<_>>() {
         let sink = &plan.sinks[name];
@@ -65,6 +70,10 @@ pub async fn run(plan: &Plan, args: &RunArgs) -> anyhow::Result<Exit> {
     }
     let ready = |pipe: &PipePlan| sinks.of_pipe(&plan.sinks[&pipe.to], &pipe.name);
     let chosen: Vec<_> = chosen.into_iter().filter_map(|pipe| Some((pipe, ready(pipe)?))).collect();
+    // Ends with the last pipe, which may be before anybody stops us.
+    let upkeep = stop.child_token();
+    let _stop_upkeep = upkeep.clone().drop_guard();
+    pauses.follow(plan, &databases, &health, &upkeep).await;
     let mut tasks = JoinSet::new();
     for name in chosen.iter().map(|(pipe, _)| &pipe.from).collect::<BTreeSet<_>>() {
         let source = Arc::new(plan.sources[name].clone());
@@ -77,13 +86,11 @@ pub async fn run(plan: &Plan, args: &RunArgs) -> anyhow::Result<Exit> {
             stop: stop.clone(),
             once: args.once,
             health: health.clone(),
+            pauses: pauses.clone(),
             is_served: serving.is_some(),
         };
         tasks.spawn(worker.work());
     }
-    // Ends with the last pipe, which may be before anybody stops us.
-    let upkeep = stop.child_token();
-    let _stop_upkeep = upkeep.clone().drop_guard();
     if !args.once {
         for pruned in upkeep::pruned(plan) {
             tokio::spawn(upkeep::prune(databases.clone(), pruned, upkeep.clone()));

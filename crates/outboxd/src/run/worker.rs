@@ -1,19 +1,19 @@
 //! A source and the pipes that read from it, until they stop.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use outbox::figures::Figures;
+use outbox::Sink;
 use outbox::policy::Backoff;
-use outbox::{Pipe, Sink, Source, Stats};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
+use super::pipe::{Runner, first_bad};
 use super::upkeep::retain;
 use crate::backends::Opened;
 use crate::health::{Health, Watched, look_at_source};
-use crate::once::{self, Lane};
+use crate::once;
+use crate::pauses::{Pauses, sentence};
 use crate::plan::{PipePlan, SourcePlan};
 use crate::trouble::{Exit, Trouble};
 use crate::watch::Stands;
@@ -29,12 +29,19 @@ pub(super) struct SourceWorker {
     pub(super) stop: CancellationToken,
     pub(super) once: bool,
     pub(super) health: Arc<Health>,
+    pub(super) pauses: Pauses,
     /// Whether anybody can ask how the pipes are.
     pub(super) is_served: bool,
 }
 
 impl SourceWorker {
-    pub(super) async fn work(self) -> Exit {
+    pub(super) async fn work(mut self) -> Exit {
+        if self.once {
+            self.leave_paused();
+            if self.pipes.is_empty() {
+                return Exit::Ok;
+            }
+        }
         let opened = match self.connect().await {
             Ok(Some(opened)) => opened,
             Ok(None) => return Exit::Ok,
@@ -56,24 +63,12 @@ impl SourceWorker {
             tokio::spawn(look_at_source(log.clone(), stands, pipes, self.owner.clone(), stop.clone()));
         }
         let mut running = JoinSet::new();
-        let (mut lanes, mut names) = (Vec::new(), HashMap::new());
+        let mut lanes = Vec::new();
         for (pipe, sink) in &self.pipes {
-            for (source, lane) in opened.sources(pipe, &self.owner).into_iter().zip(0..) {
-                let built = build(pipe, source, sink.clone());
-                let ended = CancellationToken::new();
-                lanes.push(Lane { pipe: pipe.clone(), lane, stats: built.stats(), ended: ended.clone() });
-                let watched = self.health.pipe(&pipe.name).cloned();
-                if let Some(watched) = &watched {
-                    watched.started(built.stats());
-                }
-                let run = run_pipe(pipe.clone(), self.source.clone(), built, watched, stop.clone());
-                let task = running.spawn(async move {
-                    // Also by a panic.
-                    let _ended = ended.drop_guard();
-                    run.await
-                });
-                names.insert(task.id(), pipe.name.clone());
-            }
+            let runner = self.runner(pipe, sink, &opened);
+            let round = runner.begin(&stop);
+            lanes.extend(round.iter().flat_map(|round| round.lanes.iter().cloned()));
+            running.spawn(runner.run(round, stop.clone()));
         }
         let watched = stop.child_token();
         let watch = async {
@@ -88,21 +83,44 @@ impl SourceWorker {
             let mut worst = Exit::Ok;
             while let Some(ended) = running.join_next().await {
                 let exit = ended.unwrap_or_else(|panic| {
-                    let name = names.get(&panic.id());
-                    tracing::error!(pipe = name, %panic, "a pipe ended by a bug");
-                    if let Some(pipe) = name.and_then(|name| self.health.pipe(name)) {
-                        pipe.ended(Some("it ended by a bug; the log has more".to_owned()));
-                    }
+                    tracing::error!(source = self.source.name, %panic, "a pipe ended by a bug");
                     Exit::Failed
                 });
-                worst = if worst == Exit::Ok { exit } else { worst };
+                worst = first_bad(worst, exit);
             }
             // Nothing is left to be watched.
             watched.cancel();
             worst
         };
         let (watched, finished) = tokio::join!(watch, finish);
-        if watched == Exit::Ok { finished } else { watched }
+        first_bad(watched, finished)
+    }
+
+    /// What is paused is no business of a run that ends by itself.
+    fn leave_paused(&mut self) {
+        self.pipes.retain(|(pipe, _)| {
+            let Some(pause) = self.pauses.of(&pipe.name) else { return true };
+            tracing::warn!(
+                pipe = pipe.name,
+                "left for later: {}; `outboxd resume {}` lets it go on",
+                sentence(&pause),
+                pipe.name
+            );
+            false
+        });
+    }
+
+    fn runner(&self, pipe: &PipePlan, sink: &Arc<dyn Sink>, opened: &Opened) -> Runner {
+        Runner {
+            plan: pipe.clone(),
+            source: self.source.clone(),
+            opened: opened.clone(),
+            sink: sink.clone(),
+            owner: self.owner.clone(),
+            watched: self.health.pipe(&pipe.name).cloned(),
+            pauses: self.pauses.clone(),
+            once: self.once,
+        }
     }
 
     /// The pipes of this source, as others see them.
@@ -145,46 +163,5 @@ impl SourceWorker {
             opened.check().await?;
         }
         Ok(opened)
-    }
-}
-
-fn build(plan: &PipePlan, source: Arc<dyn Source>, sink: Arc<dyn Sink>) -> Pipe {
-    let options = &plan.options;
-    Pipe::new(source, sink)
-        .name(&plan.name)
-        .policy(options.policy.clone())
-        .batch(options.batch as usize)
-        .depth(options.depth as usize)
-        .concurrency(options.concurrency as usize)
-        .group(options.group)
-        .idle(options.poll)
-        .drain(options.drain)
-        .watch(Figures::new(&plan.name))
-}
-
-async fn run_pipe(
-    plan: PipePlan,
-    source: Arc<SourcePlan>,
-    pipe: Pipe,
-    watched: Option<Arc<Watched>>,
-    stop: CancellationToken,
-) -> Exit {
-    let ended = |why: Option<String>| watched.iter().for_each(|pipe| pipe.ended(why.clone()));
-    let stats: Arc<Stats> = pipe.stats();
-    tracing::info!(pipe = plan.name, from = plan.from, to = plan.to, "started");
-    let result = pipe.run(stop).await;
-    let (delivered, retried, dead) = (stats.delivered(), stats.retried(), stats.dead());
-    match result {
-        Ok(()) => {
-            tracing::info!(pipe = plan.name, delivered, retried, dead, "stopped");
-            ended(None);
-            Exit::Ok
-        }
-        Err(error) => {
-            let trouble = Trouble::at_source("the pipe has stopped", &source, &error);
-            tracing::error!(pipe = plan.name, delivered, retried, dead, "{trouble}; {}", trouble.help());
-            ended(Some(trouble.to_string()));
-            trouble.exit
-        }
     }
 }

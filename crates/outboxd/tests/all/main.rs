@@ -1,6 +1,7 @@
 //! The program as people meet it: the real binary, in a folder of its own, by its exit codes and outputs.
 #![allow(clippy::unwrap_used, missing_docs, unreachable_pub)]
 
+mod api;
 mod backlog;
 mod bad_input;
 mod broker;
@@ -25,6 +26,8 @@ mod kills;
 mod life;
 mod mapped;
 mod mysql;
+mod pages;
+mod pause;
 mod presets;
 mod program;
 mod prometheus;

@@ -27,7 +27,7 @@ pub async fn post(address: SocketAddr, path: &str, token: &str, body: &Value) ->
     (status, serde_json::from_str(&body).unwrap_or_else(|_| panic!("{body}")))
 }
 
-async fn ask(address: SocketAddr, head: &str, body: &str) -> (u16, String) {
+pub async fn ask(address: SocketAddr, head: &str, body: &str) -> (u16, String) {
     let mut stream = TcpStream::connect(address).await.unwrap();
     let length = body.len();
     let request =

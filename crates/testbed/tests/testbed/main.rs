@@ -1,5 +1,6 @@
 //! The testbed tests itself: a fault that does not happen would make the other tests worthless.
 
+mod browser;
 #[cfg(feature = "kafka")]
 mod kafka;
 mod lifetime;

@@ -8,7 +8,7 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use outbox::admin::Stand;
 
-pub use repair::{By, Consent, PurgeArgs, RepairArgs, ReplayArgs};
+pub use repair::{By, Consent, PauseArgs, PurgeArgs, RepairArgs, ReplayArgs, ResumeArgs};
 
 use super::audit::args::AuditVerb;
 use super::dlq::args::DlqVerb;
@@ -112,6 +112,10 @@ pub enum Verb {
     Replay(ReplayArgs),
     /// Removes what every pipe has done
     Purge(PurgeArgs),
+    /// Lets pipes stand still, in all instances, until they are resumed
+    Pause(PauseArgs),
+    /// Lets paused pipes go on
+    Resume(ResumeArgs),
     /// Sees and repairs dead letters: in queues and topics, and set aside in outboxes
     Dlq {
         /// What to do with them.
@@ -249,6 +253,9 @@ pub struct StatusArgs {
 /// Which messages are meant.
 #[derive(Debug, Clone, Default, Args)]
 pub struct Selection {
+    /// Which messages, as in 'type:order.* state:dead'; what the other flags say must hold as well
+    #[arg(long, value_name = "TEXT")]
+    pub filter: Option<String>,
     /// Only this source
     #[arg(long, value_name = "NAME")]
     pub source: Option<String>,

@@ -87,3 +87,28 @@ pub struct PurgeArgs {
     #[command(flatten)]
     pub consent: Consent,
 }
+
+/// Flags of `pause`.
+#[derive(Debug, Args)]
+pub struct PauseArgs {
+    /// These pipes
+    #[arg(value_name = "PIPE", required = true)]
+    pub pipes: Vec<String>,
+    /// Why, for whoever wonders
+    #[arg(long, value_name = "TEXT")]
+    pub note: Option<String>,
+    /// Who does it.
+    #[command(flatten)]
+    pub by: By,
+}
+
+/// Flags of `resume`.
+#[derive(Debug, Args)]
+pub struct ResumeArgs {
+    /// These pipes
+    #[arg(value_name = "PIPE", required = true)]
+    pub pipes: Vec<String>,
+    /// Who does it.
+    #[command(flatten)]
+    pub by: By,
+}

@@ -1,5 +1,6 @@
 //! What can be typed after `dlq`.
 
+use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -7,6 +8,7 @@ use clap::{Args, Subcommand};
 use outbox::letters::Pace;
 
 use crate::cli::args::{By, Consent};
+use crate::ops::dead;
 use crate::quantity::{parse_duration, parse_rate};
 
 /// What to do with dead letters.
@@ -48,6 +50,21 @@ pub struct Picked {
     /// Looks at no more than so many of each source, from the oldest on
     #[arg(long, default_value_t = 10_000, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..))]
     pub most: u32,
+}
+
+impl Picked {
+    /// What is asked for.
+    pub fn request(&self) -> dead::Picked {
+        dead::Picked {
+            source: self.source.clone(),
+            kind: self.kind.clone(),
+            key: self.key.clone(),
+            code: self.code.clone(),
+            older_than: self.older_than,
+            newer_than: self.newer_than,
+            most: NonZeroU32::new(self.most),
+        }
+    }
 }
 
 /// Flags of `dlq list`.

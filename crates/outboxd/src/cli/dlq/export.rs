@@ -7,20 +7,18 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use anyhow::Context;
 
 use super::args::DlqExportArgs;
-use super::list::{cut_off, finish, tell_more};
-use super::{Wanted, look, places};
+use super::list::{finish, tell_more};
 use crate::cli::consent::messages;
 use crate::cli::output::Output;
-use crate::plan::Plan;
+use crate::ops::Office;
+use crate::ops::dead::{Sight, Wanted};
+use crate::ops::told::Unseen;
 use crate::trouble::Exit;
 
 /// Writes every letter that is meant. What cannot be looked at is told, and the rest is written.
-pub async fn export(args: &DlqExportArgs, plan: &Plan, output: &mut Output) -> anyhow::Result<Exit> {
-    let wanted = Wanted::new(&args.ids, &args.picked);
-    let (places, mut troubles) = places(plan, args.picked.source.as_deref()).await?;
-    let (seen, unseen) = look(&places, &wanted).await;
-    troubles.extend(unseen);
-    let more = cut_off(seen.iter().map(|(place, seen)| (place.source().name.as_str(), seen)));
+pub async fn export(args: &DlqExportArgs, office: &Office, output: &mut Output) -> anyhow::Result<Exit> {
+    let sight = Sight::look(office, Wanted::new(&args.ids, args.picked.request())).await?;
+    let (more, unseen) = (sight.more(), sight.unseen.iter().map(Unseen::from).collect::<Vec<_>>());
     // Payloads are nobody else's business.
     let mut file = match &args.out {
         Some(path) => {
@@ -30,16 +28,16 @@ pub async fn export(args: &DlqExportArgs, plan: &Plan, output: &mut Output) -> a
         None => None,
     };
     let mut count = 0;
-    for (place, seen) in seen {
-        for mut dead in seen.dead {
-            place.complete(&mut dead).await?;
-            let line = dead.to_whole_json(true);
-            match &mut file {
-                Some(file) => writeln!(file, "{line}")?,
-                None => output.line(line)?,
-            }
-            count += 1;
+    for (place, dead) in sight.letters() {
+        // One after the other: together they may be more than memory holds.
+        let mut dead = dead.clone();
+        place.complete(&mut dead).await?;
+        let line = serde_json::to_string(&dead.whole(&place.name(), true))?;
+        match &mut file {
+            Some(file) => writeln!(file, "{line}")?,
+            None => output.line(line)?,
         }
+        count += 1;
     }
     if let (Some(mut file), Some(path)) = (file, &args.out) {
         file.flush()?;
@@ -47,5 +45,5 @@ pub async fn export(args: &DlqExportArgs, plan: &Plan, output: &mut Output) -> a
         output.note(format_args!("{} written to {}", messages(count), path.display()));
     }
     tell_more(&more, output);
-    finish(troubles, output)
+    finish(&unseen, output)
 }

@@ -1,13 +1,14 @@
 //! What can be typed after `errors`.
 
+use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Subcommand, ValueEnum};
-use outbox::errors::Resolution;
 use outbox::letters::Pace;
 
 use crate::cli::args::{By, Consent};
+use crate::ops::errors;
 use crate::quantity::{parse_duration, parse_rate};
 
 /// What to do with what is in an error table.
@@ -38,14 +39,13 @@ pub enum Standing {
     Any,
 }
 
-impl Standing {
-    /// The one that is meant, if it is one.
-    pub fn resolution(self) -> Option<Resolution> {
-        match self {
-            Self::Open => Some(Resolution::Open),
-            Self::Returned => Some(Resolution::Returned),
-            Self::Resolved => Some(Resolution::Resolved),
-            Self::Any => None,
+impl From<Standing> for errors::Standing {
+    fn from(standing: Standing) -> Self {
+        match standing {
+            Standing::Open => Self::Open,
+            Standing::Returned => Self::Returned,
+            Standing::Resolved => Self::Resolved,
+            Standing::Any => Self::Any,
         }
     }
 }
@@ -83,6 +83,23 @@ pub struct Chosen {
     /// No more than so many of each table
     #[arg(long, default_value_t = 10_000, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..))]
     pub most: u32,
+}
+
+impl Chosen {
+    /// What is asked for, besides the ids.
+    pub fn request(&self) -> errors::Chosen {
+        errors::Chosen {
+            sink: self.sink.clone(),
+            state: self.state.into(),
+            kind: self.kind.clone(),
+            key: self.key.clone(),
+            code: self.code.clone(),
+            origin: self.origin.clone(),
+            older_than: self.older_than,
+            newer_than: self.newer_than,
+            most: NonZeroU32::new(self.most),
+        }
+    }
 }
 
 /// Flags of `errors list`.

@@ -6,62 +6,34 @@ use std::process::Command;
 
 use anyhow::Context as _;
 use outbox::errors::ErrorRecord;
-use serde_json::{Value, json};
 
 use super::args::ErrorsEditArgs;
-use super::desk::desks;
-use super::show::no_such;
-use crate::cli::audit::{Book, Tally, written_down};
 use crate::cli::consent::{Answer, ask};
 use crate::cli::output::Output;
-use crate::plan::Plan;
+use crate::ops::Office;
+use crate::ops::errors::TheOne;
 use crate::trouble::{Exit, Trouble};
 
 /// Changes the payload of one error.
-pub async fn edit(args: &ErrorsEditArgs, plan: &Plan, output: &mut Output) -> anyhow::Result<Exit> {
-    let mut found = Vec::new();
-    for desk in desks(plan, args.sink.as_deref()).await? {
-        let records = desk.find(&args.id).await;
-        let records = records.map_err(|error| desk.trouble("cannot read the error table", &error))?;
-        found.extend(records.into_iter().map(|record| (desk.sink, record)));
-        if let [(_, record)] = &found[..] {
-            let payload = new_payload(args, record, output)?;
-            check(record, &payload)?;
-            let is_same = payload == record.payload;
-            let deed = format!("change the payload of error {} to {} bytes", record.id, payload.len());
-            let answer = ask(&deed, u64::from(!is_same), args.consent, output)?;
-            if answer == Answer::Yes {
-                let book = Book::open(plan, &args.by).await?;
-                let detail = json!({ "error": record.id, "bytes_before": record.payload.len(), "bytes": payload.len() });
-                let act = async |tally: &Tally| {
-                    let edited = desk.log.edit(&record.id, &payload).await;
-                    edited.map_err(|error| desk.trouble("cannot change the payload", &error))?;
-                    tally.add(1);
-                    Ok(())
-                };
-                let ids = [record.message_id.clone()];
-                written_down(Some(&book), ("errors.edit", &desk.name(), &ids, detail), output, act).await?;
-            }
-            let changed = u64::from(answer == Answer::Yes);
-            if output.is_json() {
-                output.json(&json!({ "verb": "errors edit", "id": record.id, "changed": changed }))?;
-            } else if changed > 0 {
-                output.line(format_args!(
-                    "{} edited; send it back with `outboxd errors retry {0}`",
-                    record.id
-                ))?;
-            } else {
-                output.line("nothing was changed")?;
-            }
-            return Ok(Exit::Ok);
-        }
+pub async fn edit(args: &ErrorsEditArgs, office: &Office, output: &mut Output) -> anyhow::Result<Exit> {
+    let one = TheOne::find(office, args.sink.as_deref(), &args.id).await?;
+    let record = &one.record;
+    let payload = new_payload(args, record, output)?;
+    one.check(&payload)?;
+    let deed = format!("change the payload of error {} to {} bytes", record.id, payload.len());
+    let answer = ask(&deed, u64::from(payload != record.payload), args.consent, output)?;
+    let edited = match answer {
+        Answer::Yes => one.edit(&payload, &args.by.name()).await?,
+        Answer::No => one.unchanged(),
+    };
+    if output.is_json() {
+        output.json(&edited)?;
+    } else if edited.changed > 0 {
+        output.line(format_args!("{} edited; send it back with `outboxd errors retry {0}`", edited.id))?;
+    } else {
+        output.line("nothing was changed")?;
     }
-    if found.is_empty() {
-        return Err(no_such(&args.id).into());
-    }
-    let ids: Vec<&str> = found.iter().map(|(_, record)| record.id.as_str()).collect();
-    let what = format!("message '{}' failed in several places", args.id);
-    Err(Trouble::usage(what, format!("name one error by its own id: {}", ids.join(", "))).into())
+    Ok(Exit::Ok)
 }
 
 fn new_payload(args: &ErrorsEditArgs, record: &ErrorRecord, output: &Output) -> anyhow::Result<Vec<u8>> {
@@ -98,19 +70,4 @@ fn run_editor(path: &Path) -> anyhow::Result<()> {
         return Ok(());
     }
     Err(Trouble::new(Exit::Failed, "the editor was left with an error; nothing was changed", "").into())
-}
-
-/// What claims to be JSON, or was so far, has to be JSON.
-fn check(record: &ErrorRecord, payload: &[u8]) -> Result<(), Trouble> {
-    let is_json = |bytes: &[u8]| serde_json::from_slice::<Value>(bytes).is_ok();
-    let claims =
-        record.content_type.contains("json") || (record.content_type.is_empty() && is_json(&record.payload));
-    if !claims || is_json(payload) {
-        return Ok(());
-    }
-    let at = serde_json::from_slice::<Value>(payload).err();
-    let at =
-        at.map(|error| format!(" (line {}, column {})", error.line(), error.column())).unwrap_or_default();
-    let what = format!("the new payload is no JSON{at}");
-    Err(Trouble::usage(what, "the message says that it is JSON; nothing was changed"))
 }

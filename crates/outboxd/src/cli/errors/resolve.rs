@@ -1,53 +1,25 @@
 //! `errors resolve`: nothing is left to do.
 
-use indicatif::ProgressBar;
-use outbox::MessageId;
-use outbox::errors::ErrorRecord;
-use serde_json::json;
-
 use super::args::ErrorsResolveArgs;
-use super::desk::{Desk, Found, errors};
-use crate::cli::audit::{Book, Tally, written_down};
+use super::{count, preview, report};
 use crate::cli::consent::{Answer, ask};
 use crate::cli::output::Output;
 use crate::cli::progress::bar;
-use crate::plan::Plan;
-use crate::trouble::{Exit, Trouble};
+use crate::ops::Office;
+use crate::ops::errors::Found;
+use crate::trouble::Exit;
 
 /// Closes errors; tells first how many are meant.
-pub async fn resolve(args: &ErrorsResolveArgs, plan: &Plan, output: &mut Output) -> anyhow::Result<Exit> {
-    let found = Found::look(plan, &args.chosen, output).await?;
-    let answer = ask(&format!("resolve {}", errors(found.matched)), found.matched, args.consent, output)?;
-    if answer != Answer::Yes {
-        return found.report("errors resolve", "resolved", None, output);
+pub async fn resolve(args: &ErrorsResolveArgs, office: &Office, output: &mut Output) -> anyhow::Result<Exit> {
+    let found = Found::look(office, args.chosen.ids.clone(), args.chosen.request()).await?;
+    preview(&found, output);
+    let matched = found.matched();
+    if ask(&format!("resolve {}", count(matched)), matched, args.consent, output)? != Answer::Yes {
+        return report(&found.only_looked("errors resolve"), None, output);
     }
-    let (mut done, progress) = (0, bar(found.matched));
-    let book = Book::open(plan, &args.by).await?;
-    for (desk, records) in found.tables.iter().filter(|(_, records)| !records.is_empty()) {
-        let ids: Vec<MessageId> = records.iter().map(|record| record.message_id.clone()).collect();
-        let detail = json!({ "selection": args.chosen.to_json(), "note": args.note });
-        let act = async |tally: &Tally| {
-            close(desk, records, book.who(), args.note.as_deref(), (tally, &progress)).await
-        };
-        done +=
-            written_down(Some(&book), ("errors.resolve", &desk.name(), &ids, detail), output, act).await?;
-    }
+    let progress = bar(matched);
+    let tell = |done| progress.set_position(done);
+    let settled = found.resolve(&args.by.name(), args.note.as_deref(), &tell).await;
     progress.finish_and_clear();
-    found.report("errors resolve", "resolved", Some(done), output)
-}
-
-async fn close(
-    desk: &Desk<'_>,
-    records: &[ErrorRecord],
-    by: &str,
-    note: Option<&str>,
-    (tally, progress): (&Tally, &ProgressBar),
-) -> Result<(), Trouble> {
-    for record in records {
-        let closed = desk.log.resolve(&record.id, by, note).await;
-        closed.map_err(|error| desk.trouble("cannot resolve the error", &error))?;
-        tally.add(1);
-        progress.inc(1);
-    }
-    Ok(())
+    report(&settled?, Some("resolved"), output)
 }

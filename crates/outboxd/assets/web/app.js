@@ -1,0 +1,193 @@
+// What a page can do more with JavaScript: live figures, charts, keys, copying, relative times. Everything else works without.
+"use strict";
+
+(() => {
+  const root = document.documentElement;
+  root.classList.add("js");
+  const all = (selector, from = document) => Array.from(from.querySelectorAll(selector));
+  const one = (selector, from = document) => from.querySelector(selector);
+
+  // Times: how long ago, with the exact one as a hint.
+  const STEPS = [[60, 1, "s"], [3600, 60, "min"], [172800, 3600, "h"], [Infinity, 86400, "d"]];
+
+  function ago(then, now) {
+    const seconds = Math.round((now - then) / 1000);
+    const [, unit, word] = STEPS.find(([limit]) => Math.abs(seconds) < limit);
+    const count = Math.floor(Math.abs(seconds) / unit);
+    if (count === 0) return "just now";
+    return seconds > 0 ? `${count} ${word} ago` : `in ${count} ${word}`;
+  }
+
+  function tellTimes() {
+    const now = Date.now();
+    for (const time of all("time[datetime]")) {
+      if (time.closest("[data-exact-times]")) continue;
+      const then = Date.parse(time.dateTime);
+      if (!Number.isNaN(then)) time.textContent = ago(then, now);
+    }
+  }
+
+  // Copying.
+  document.addEventListener("click", (event) => {
+    const button = event.target.closest("[data-copy]");
+    if (!button) return;
+    const text = one("pre", button.parentElement).textContent.trim();
+    navigator.clipboard.writeText(text).then(
+      () => { button.textContent = "Copied"; },
+      () => { button.textContent = "Select and copy"; },
+    );
+  });
+
+  // Charts of the last hour.
+  const HOUR = 3600;
+  let charts = [];
+  let columns = null;
+
+  const SHOWN = {
+    rate: (value) => `${round(value)} /s`,
+    errors: (value) => `${round(value)} /s`,
+    lag: (value) => (value < 120 ? `${round(value)} s` : `${round(value / 60)} min`),
+  };
+
+  function round(value) {
+    return value >= 100 ? Math.round(value).toLocaleString("en") : (Math.round(value * 10) / 10).toString();
+  }
+
+  function colour(name) {
+    return getComputedStyle(root).getPropertyValue(name).trim();
+  }
+
+  function draw() {
+    for (const { plot } of charts) plot.destroy();
+    charts = [];
+    for (const place of all("[data-chart]")) {
+      const name = place.dataset.chart;
+      const line = colour(`--chart-${name}`);
+      const axis = { stroke: colour("--soft"), grid: { stroke: colour("--line"), width: 1 }, ticks: { show: false }, font: "11px system-ui, sans-serif" };
+      const options = {
+        width: place.clientWidth,
+        height: 132,
+        legend: { show: false },
+        cursor: { y: false, points: { size: 5 } },
+        scales: { x: { time: true, range: (_, least, most) => [Math.min(least, most - HOUR / 12), most] }, y: { range: (_, least, most) => [0, most > 0 ? most * 1.15 : 1] } },
+        axes: [
+          { ...axis, size: 24, space: 60 },
+          { ...axis, size: 42, space: 32, values: (_, ticks) => ticks.map((tick) => round(tick)) },
+        ],
+        series: [{}, { stroke: line, width: 1.5, fill: `${line}22`, points: { show: false } }],
+      };
+      const plot = new uPlot(options, [columns.at, columns[name]], place);
+      charts.push({ name, plot, place });
+      tellLast(name);
+    }
+  }
+
+  function tellLast(name) {
+    const figure = one(`[data-last="${name}"]`);
+    const values = columns[name];
+    if (figure) figure.textContent = values.length ? SHOWN[name](values[values.length - 1]) : "–";
+  }
+
+  function addPoint(point) {
+    if (!columns || (columns.at.length && columns.at[columns.at.length - 1] >= point.at)) return;
+    for (const name of ["at", "rate", "errors", "lag"]) {
+      columns[name].push(point[name]);
+      if (columns[name].length > HOUR / 5) columns[name].shift();
+    }
+    for (const { name, plot } of charts) {
+      plot.setData([columns.at, columns[name]]);
+      tellLast(name);
+    }
+  }
+
+  async function startCharts() {
+    if (!one("[data-chart]") || typeof uPlot === "undefined") return;
+    const answer = await fetch("/charts.json");
+    if (!answer.ok) return;
+    columns = await answer.json();
+    draw();
+    new ResizeObserver(() => {
+      for (const { plot, place } of charts) plot.setSize({ width: place.clientWidth, height: 132 });
+    }).observe(one(".charts"));
+    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", draw);
+  }
+
+  // Live: told at every sample, as long as somebody can see the page.
+  let events = null;
+  let wanted = sessionStorage.getItem("live") !== "off";
+
+  function showLive() {
+    const dot = one(".live-dot");
+    if (!dot) return;
+    dot.classList.toggle("on", events !== null);
+    const button = one("[data-live]");
+    button.title = events ? "live; press to hold" : "held; press to go on";
+    button.setAttribute("aria-pressed", String(events !== null));
+  }
+
+  function listen() {
+    const should = wanted && !document.hidden && one("[data-live]") !== null;
+    if (should && !events) {
+      events = new EventSource("/events");
+      events.addEventListener("tick", (event) => {
+        const tick = JSON.parse(event.data);
+        if (tick.point) addPoint(tick.point);
+        // Whoever types or reads something opened must not lose it.
+        if (!one("#live details[open], #live :focus")) document.body.dispatchEvent(new Event("tick"));
+      });
+    } else if (!should && events) {
+      events.close();
+      events = null;
+    }
+    showLive();
+  }
+
+  // Keys.
+  let gone = 0;
+
+  function isTyping(target) {
+    return target.closest("input, textarea, select, [contenteditable]") !== null;
+  }
+
+  document.addEventListener("keydown", (event) => {
+    if (event.ctrlKey || event.metaKey || event.altKey || isTyping(event.target)) return;
+    const after = Date.now() - gone < 1500;
+    gone = 0;
+    if (after) {
+      const place = one(`.places a[data-key="${CSS.escape(event.key)}"]`);
+      if (place) place.click();
+      return;
+    }
+    if (event.key === "g") gone = Date.now();
+    else if (event.key === "r") location.reload();
+    else if (event.key === "?") one("#keys").showModal();
+    else if (event.key === "/") {
+      const filter = one("[data-filter]");
+      if (!filter) return;
+      event.preventDefault();
+      filter.focus();
+      filter.select();
+    }
+  });
+
+  document.addEventListener("DOMContentLoaded", () => {
+    tellTimes();
+    setInterval(tellTimes, 10000);
+    document.body.addEventListener("htmx:afterSettle", tellTimes);
+    const button = one("[data-live]");
+    if (button) {
+      button.addEventListener("click", () => {
+        wanted = !wanted;
+        sessionStorage.setItem("live", wanted ? "on" : "off");
+        listen();
+      });
+    }
+    const map = one("[data-map]");
+    if (map) map.addEventListener("click", () => one("#keys").showModal());
+    document.addEventListener("visibilitychange", listen);
+    window.addEventListener("pagehide", () => { if (events) { events.close(); events = null; } });
+    window.addEventListener("pageshow", listen);
+    listen();
+    startCharts();
+  });
+})();

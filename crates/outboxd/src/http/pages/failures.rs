@@ -1,0 +1,261 @@
+//! `/failures`: all that waits for a person, grouped by cause, and the ways to each of it.
+
+use std::sync::Arc;
+
+use askama::Template;
+use axum::extract::{Form, Path, Query, State};
+use axum::response::Response;
+use serde::Deserialize;
+
+use super::deed::Deed;
+use super::frame::{Frame, done, page};
+use super::message::may_see;
+use super::payload::Payload;
+use super::said::asked;
+use super::text::{grouped, when};
+use crate::http::Shared;
+use crate::http::answer::Refusal;
+use crate::http::person::Operator;
+use crate::ops::dead::{self, Letters, Picked, Wanted, WholeLetter};
+use crate::ops::errors::{self, Chosen, EditRequest, Errors, RetryRequest, Standing, WholeError};
+use crate::ops::failures::{Failures, Group, Place, failures};
+
+/// A list has at most so many.
+const MOST: std::num::NonZeroU32 = std::num::NonZeroU32::new(200).expect("it is not zero");
+
+#[derive(Template)]
+#[template(path = "failures.html")]
+struct Shown {
+    frame: Frame,
+    shown: Failures,
+}
+
+impl Shown {
+    fn deed(&self, group: &Group) -> Deed {
+        Deed::of_group(group)
+    }
+}
+
+/// Where failures lie, in words.
+fn place(place: &Place) -> String {
+    match place {
+        Place::Outbox { source, pipe: Some(pipe) } => format!("outbox {source}, pipe {pipe}"),
+        Place::Outbox { source, pipe: None } => format!("outbox {source}"),
+        Place::Letters { place, .. } => format!("dead letters in {place}"),
+        Place::Errors { sink } => format!("error table {sink}"),
+    }
+}
+
+/// The page that lists a group one by one.
+fn list_of(group: &Group) -> String {
+    let query = |pairs: &[(&str, &str)]| {
+        url::form_urlencoded::Serializer::new(String::new()).extend_pairs(pairs).finish()
+    };
+    let (kind, code) = (group.kind.as_str(), group.code.as_str());
+    match &group.place {
+        Place::Outbox { source, .. } => {
+            let filter = Deed::of_group(group).filter;
+            format!("/messages?{}", query(&[("source", source), ("filter", &filter)]))
+        }
+        Place::Letters { source, .. } => {
+            format!("/failures/letters?{}", query(&[("source", source), ("type", kind), ("code", code)]))
+        }
+        Place::Errors { sink } => {
+            format!("/failures/errors?{}", query(&[("sink", sink), ("type", kind), ("code", code)]))
+        }
+    }
+}
+
+/// All failures by cause.
+pub(super) async fn show(State(shared): State<Arc<Shared>>, frame: Frame) -> Response {
+    let shown = failures(&shared.options.office).await;
+    let shown = Shown { frame, shown };
+    page(&shown.frame, &shown)
+}
+
+/// Which letters or errors to list.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Which {
+    #[serde(default)]
+    source: String,
+    #[serde(default)]
+    sink: String,
+    #[serde(default, rename = "type")]
+    kind: String,
+    #[serde(default)]
+    code: String,
+    #[serde(default)]
+    state: String,
+}
+
+impl Which {
+    /// What nobody knows is told as a dash, and matches everything.
+    fn code(&self) -> Option<String> {
+        asked(&self.code).filter(|code| code != "-")
+    }
+}
+
+#[derive(Template)]
+#[template(path = "letters.html")]
+struct LetterList {
+    frame: Frame,
+    which: Which,
+    shown: Letters,
+    deed: Deed,
+}
+
+/// Dead letters, one by one.
+pub(super) async fn letters(
+    State(shared): State<Arc<Shared>>,
+    frame: Frame,
+    Query(which): Query<Which>,
+) -> Result<Response, Refusal> {
+    let picked = Picked {
+        source: asked(&which.source),
+        kind: asked(&which.kind),
+        code: which.code(),
+        most: Some(MOST),
+        ..Picked::default()
+    };
+    let deed = Deed::of_letters(&which.source, &which.kind, &which.code().unwrap_or_default(), "");
+    let shown = dead::list(&shared.options.office, Wanted::new(&[], picked)).await?;
+    Ok(page(&frame.clone(), &LetterList { frame, which, shown, deed }))
+}
+
+#[derive(Template)]
+#[template(path = "letter.html")]
+struct OneLetter {
+    frame: Frame,
+    letter: WholeLetter,
+    payload: Option<Payload>,
+    deed: Deed,
+}
+
+/// One dead letter.
+pub(super) async fn letter(
+    State(shared): State<Arc<Shared>>,
+    frame: Frame,
+    Path((source, id)): Path<(String, String)>,
+) -> Result<Response, Refusal> {
+    let shows = may_see(&shared, &frame.person);
+    let shown = dead::show(&shared.options.office, Some(&source), &id, shows).await?;
+    let unseen = || Refusal::later("it cannot be looked at now", "try again in a while");
+    let letter = shown.letters.into_iter().next().ok_or_else(unseen)?;
+    let payload = shows.then(|| Payload::of(&letter.payload.bytes()));
+    let deed = Deed::of_letters(&source, "", "", &id);
+    Ok(page(&frame.clone(), &OneLetter { frame, letter, payload, deed }))
+}
+
+#[derive(Template)]
+#[template(path = "errors.html")]
+struct ErrorList {
+    frame: Frame,
+    which: Which,
+    shown: Errors,
+    deed: Deed,
+}
+
+/// Errors of a table, one by one.
+pub(super) async fn error_list(
+    State(shared): State<Arc<Shared>>,
+    frame: Frame,
+    Query(which): Query<Which>,
+) -> Result<Response, Refusal> {
+    let state = match which.state.as_str() {
+        "returned" => Standing::Returned,
+        "resolved" => Standing::Resolved,
+        "any" => Standing::Any,
+        _ => Standing::Open,
+    };
+    let chosen = Chosen {
+        sink: asked(&which.sink),
+        state,
+        kind: asked(&which.kind),
+        code: which.code(),
+        most: Some(MOST),
+        ..Chosen::default()
+    };
+    let deed = Deed::of_errors(&which.sink, &which.kind, &which.code().unwrap_or_default(), "");
+    let shown = errors::list(&shared.options.office, Vec::new(), chosen).await?;
+    Ok(page(&frame.clone(), &ErrorList { frame, which, shown, deed }))
+}
+
+#[derive(Template)]
+#[template(path = "error.html")]
+struct OneError {
+    frame: Frame,
+    error: WholeError,
+    payload: Option<Payload>,
+    original: Option<Payload>,
+    deed: Deed,
+}
+
+impl OneError {
+    /// What can be edited in a page: text.
+    fn text(&self) -> Option<&str> {
+        self.error.payload.text.as_deref()
+    }
+
+    fn is_open(&self) -> bool {
+        self.error.entry.state.as_str() == "open"
+    }
+}
+
+/// One error.
+pub(super) async fn error(
+    State(shared): State<Arc<Shared>>,
+    frame: Frame,
+    Path((sink, id)): Path<(String, String)>,
+) -> Result<Response, Refusal> {
+    let shows = may_see(&shared, &frame.person);
+    let shown = errors::show(&shared.options.office, Some(&sink), &id, shows).await?;
+    let gone = || Refusal::later("it cannot be looked at now", "try again in a while");
+    let error = shown.errors.into_iter().next().ok_or_else(gone)?;
+    let payload = shows.then(|| Payload::of(&error.payload.bytes()));
+    let original = (shows && error.edited).then(|| Payload::of(&error.original.bytes()));
+    let deed = Deed::of_errors(&sink, "", "", &id);
+    Ok(page(&frame.clone(), &OneError { frame, error, payload, original, deed }))
+}
+
+/// Another payload.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Edit {
+    payload: String,
+    /// `edit` or `edit and retry`.
+    then: String,
+}
+
+/// Changes the payload of an error, and sends it back if that is asked for.
+pub(super) async fn edit(
+    State(shared): State<Arc<Shared>>,
+    Operator(person): Operator,
+    Path((sink, id)): Path<(String, String)>,
+    Form(Edit { payload, then }): Form<Edit>,
+) -> Result<Response, Refusal> {
+    if !may_see(&shared, &person) {
+        let help = "who may is set by 'payloads' of [http]; the command line edits, too";
+        return Err(Refusal::new(axum::http::StatusCode::FORBIDDEN, "nobody sees payloads here", help));
+    }
+    let office = &shared.options.office;
+    // A browser writes the end of a line in its own way.
+    let payload = Some(payload.replace("\r\n", "\n"));
+    let request = EditRequest {
+        id: id.clone(),
+        sink: Some(sink.clone()),
+        payload,
+        payload_base64: None,
+        dry_run: false,
+    };
+    let edited = errors::edit(office, request, &person.name).await?;
+    let changed = if edited.changed == 1 { "Its payload is changed" } else { "It had that payload already" };
+    let here = format!("/failures/errors/{sink}/{id}");
+    if then != "retry" {
+        return Ok(done(&here, &format!("{changed}. The first one is kept.")));
+    }
+    let chosen = Chosen { sink: Some(sink), ..Chosen::default() };
+    let request = RetryRequest { ids: vec![id], chosen, rate: None, dry_run: false };
+    let sent = errors::retry(office, request, &person.name, &|_| {}).await?;
+    Ok(done(&here, &format!("{changed}, and it is sent back: {} of {}.", sent.changed, sent.matched)))
+}

@@ -1,0 +1,126 @@
+//! What goes on, sampled every few seconds for the charts, and told to every open page by server-sent events.
+
+use std::convert::Infallible;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::header;
+use axum::response::sse::{Event, KeepAlive, Sse};
+use axum::response::{IntoResponse, Response};
+use futures_util::StreamExt as _;
+use jiff::Timestamp;
+use serde::Serialize;
+use tokio::sync::watch;
+use tokio_stream::wrappers::WatchStream;
+use tokio_util::sync::CancellationToken;
+
+use super::doctor::LastLook;
+use super::history::{History, Minute, Point, Sample};
+use crate::health::Health;
+use crate::http::Shared;
+use crate::http::person::Person;
+
+/// How often a sample is taken.
+const PAUSE: Duration = Duration::from_secs(5);
+
+/// A stream ends after this time, and the browser asks again: nobody who has signed out is told for longer.
+const STREAM: Duration = Duration::from_secs(5 * 60);
+
+/// What open pages are told at every sample.
+#[derive(Debug, Clone, Serialize)]
+struct Tick {
+    level: &'static str,
+    sentence: String,
+    point: Option<Point>,
+}
+
+/// The last hour, and who listens.
+pub struct Board {
+    history: Mutex<History>,
+    ticks: watch::Sender<Option<Tick>>,
+    dead: Mutex<Option<u64>>,
+    pub(super) last_look: LastLook,
+    stop: CancellationToken,
+}
+
+impl Board {
+    /// An empty one; streams end with `stop`.
+    pub fn new(stop: CancellationToken) -> Self {
+        Self {
+            history: Mutex::default(),
+            ticks: watch::Sender::new(None),
+            dead: Mutex::default(),
+            last_look: LastLook::default(),
+            stop,
+        }
+    }
+
+    fn history(&self) -> MutexGuard<'_, History> {
+        self.history.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How many messages wait for a person, as it was known last.
+    pub(super) fn dead(&self) -> Option<u64> {
+        *self.dead.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// So many messages wait for a person.
+    pub(super) fn set_dead(&self, dead: u64) {
+        *self.dead.lock().unwrap_or_else(PoisonError::into_inner) = Some(dead);
+    }
+
+    /// The last minutes, newest first.
+    pub(super) fn minutes(&self, most: usize) -> Vec<Minute> {
+        self.history().minutes(most)
+    }
+
+    fn sample(&self, health: &Health) {
+        let judged = health.judged();
+        let views = || judged.iter().map(|(view, _)| view);
+        let sample = Sample {
+            at: Timestamp::now().as_second(),
+            delivered: views().map(|view| view.delivered).sum(),
+            failed: views().map(|view| view.failed).sum(),
+            lag: views().filter_map(|view| view.lag).max().map(|lag| lag.as_secs_f64()),
+        };
+        let truth = super::truth::truth(&judged, self.dead());
+        let mut history = self.history();
+        history.push(sample);
+        let tick = Tick { level: truth.level.as_str(), sentence: truth.sentence, point: history.last() };
+        drop(history);
+        self.ticks.send_replace(Some(tick));
+    }
+}
+
+/// Samples until the stop.
+pub async fn keep(board: Arc<Board>, health: Arc<Health>) {
+    let stop = board.stop.clone();
+    loop {
+        board.sample(&health);
+        if stop.run_until_cancelled(tokio::time::sleep(PAUSE)).await.is_none() {
+            return;
+        }
+    }
+}
+
+/// `GET /charts.json`: the last hour as columns.
+pub(super) async fn charts(State(shared): State<Arc<Shared>>, _: Person) -> Response {
+    let columns = shared.board.history().columns();
+    ([(header::CACHE_CONTROL, "no-store")], Json(columns)).into_response()
+}
+
+/// `GET /events`: one event per sample.
+pub(super) async fn events(State(shared): State<Arc<Shared>>, _: Person) -> Response {
+    let ticks = WatchStream::new(shared.board.ticks.subscribe());
+    let events = ticks.filter_map(|tick| async {
+        let event = Event::default().event("tick").json_data(tick?).ok()?;
+        Some(Ok::<_, Infallible>(event))
+    });
+    let stop = shared.board.stop.clone();
+    let end = async move {
+        stop.run_until_cancelled(tokio::time::sleep(STREAM)).await;
+    };
+    Sse::new(events.take_until(Box::pin(end))).keep_alive(KeepAlive::default()).into_response()
+}

@@ -1,0 +1,72 @@
+//! `/pipes`: how every pipe is in every instance, and whether it stands still.
+
+use std::sync::Arc;
+
+use askama::Template;
+use axum::extract::{Form, Path, State};
+use axum::response::Response;
+use serde::Deserialize;
+
+use super::frame::{Frame, done, page};
+use super::stands::{Lane, Stands};
+use super::text::{age, counted, grouped, when};
+use crate::http::Shared;
+use crate::http::answer::Refusal;
+use crate::http::person::Operator;
+use crate::ops::{self, PipesAnswer};
+
+#[derive(Template)]
+#[template(path = "pipes.html")]
+struct Pipes {
+    frame: Frame,
+    shown: PipesAnswer,
+    stands: Stands,
+}
+
+impl Pipes {
+    /// How a pipe stands in its source, lane by lane.
+    fn lanes(&self, pipe: &str) -> impl Iterator<Item = &Lane> {
+        self.stands.lanes.iter().filter(move |lane| lane.pipe == pipe)
+    }
+}
+
+/// The pipes.
+pub(super) async fn pipes(State(shared): State<Arc<Shared>>, frame: Frame) -> Response {
+    let (office, health) = (&shared.options.office, &shared.options.health);
+    let (shown, stands) = futures_util::join!(ops::pipes(office, health), Stands::read(&shared));
+    page(&frame.clone(), &Pipes { frame, shown, stands })
+}
+
+/// Why a pipe is paused.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Note {
+    #[serde(default)]
+    note: String,
+}
+
+/// Lets a pipe stand still.
+pub(super) async fn pause(
+    State(shared): State<Arc<Shared>>,
+    Operator(person): Operator,
+    Path(pipe): Path<String>,
+    Form(Note { note }): Form<Note>,
+) -> Result<Response, Refusal> {
+    let note = Some(note.as_str()).filter(|note| !note.is_empty());
+    let answers = ops::pause(&shared.options.office, &[pipe.clone()], note, &person.name).await?;
+    let is_new = answers.iter().any(|answer| answer.changed);
+    let said = if is_new { "is paused, in all instances" } else { "was paused already" };
+    Ok(done("/pipes", &format!("Pipe '{pipe}' {said}.")))
+}
+
+/// Lets a pipe go on.
+pub(super) async fn resume(
+    State(shared): State<Arc<Shared>>,
+    Operator(person): Operator,
+    Path(pipe): Path<String>,
+) -> Result<Response, Refusal> {
+    let answers = ops::resume(&shared.options.office, &[pipe.clone()], &person.name).await?;
+    let is_new = answers.iter().any(|answer| answer.changed);
+    let said = if is_new { "goes on, in all instances" } else { "was not paused" };
+    Ok(done("/pipes", &format!("Pipe '{pipe}' {said}.")))
+}

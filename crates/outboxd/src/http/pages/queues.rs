@@ -1,0 +1,74 @@
+//! `/queues`: how much lies where at the brokers, who reads it, and which instances live.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use askama::Template;
+use axum::extract::State;
+use axum::response::Response;
+use jiff::Timestamp;
+
+use super::frame::{Frame, page};
+use super::text::{grouped, when};
+use crate::http::Shared;
+use crate::ops::queues::{AtBroker, queues};
+use crate::ops::{self, PipesAnswer};
+
+#[derive(Template)]
+#[template(path = "queues.html")]
+struct Queues {
+    frame: Frame,
+    sources: Vec<AtBroker>,
+    instances: Vec<Instance>,
+    remarks: Vec<String>,
+}
+
+/// A process that runs pipes.
+struct Instance {
+    name: String,
+    own: bool,
+    version: String,
+    told_at: Timestamp,
+    last_message_at: Option<Timestamp>,
+    delivered: u64,
+    failed: u64,
+    in_flight: u64,
+    /// Each pipe with its state.
+    pipes: Vec<(String, String)>,
+}
+
+/// The same by instance. Pure.
+fn by_instance(shown: PipesAnswer) -> Vec<Instance> {
+    let mut all: BTreeMap<(bool, String), Instance> = BTreeMap::new();
+    for pipe in shown.pipes {
+        for told in pipe.instances {
+            let of = all.entry((!told.own, told.instance.clone())).or_insert_with(|| Instance {
+                name: told.instance.clone(),
+                own: told.own,
+                version: told.version.clone(),
+                told_at: told.told_at,
+                last_message_at: None,
+                delivered: 0,
+                failed: 0,
+                in_flight: 0,
+                pipes: Vec::new(),
+            });
+            of.told_at = of.told_at.max(told.told_at);
+            of.last_message_at = of.last_message_at.max(told.last_message_at);
+            of.delivered += told.delivered;
+            of.failed += told.failed;
+            of.in_flight += told.in_flight;
+            of.pipes.push((pipe.pipe.clone(), told.state));
+        }
+    }
+    all.into_values().collect()
+}
+
+/// The queues.
+pub(super) async fn page_of_queues(State(shared): State<Arc<Shared>>, frame: Frame) -> Response {
+    let (office, health) = (&shared.options.office, &shared.options.health);
+    let (queues, mut pipes) = futures_util::join!(queues(office), ops::pipes(office, health));
+    let remarks = std::mem::take(&mut pipes.remarks);
+    let shown = Queues { sources: queues.sources, instances: by_instance(pipes), remarks, frame };
+    page(&shown.frame, &shown)
+}

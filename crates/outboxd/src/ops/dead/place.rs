@@ -1,0 +1,194 @@
+//! Where dead letters lie: at a broker, or set aside in an outbox.
+
+use futures_util::future::join_all;
+use jiff::Timestamp;
+use outbox::admin::{Filter, Repair, Stand};
+use outbox::letters::{Act, Acted, DeadLetters, Deed, Pace};
+use outbox::{ErrorKind, MessageId};
+use tokio::time::{Instant, sleep_until};
+
+use super::{Dead, Wanted};
+use crate::backends;
+use crate::ops::{Office, Opened, choose};
+use crate::plan::SourcePlan;
+use crate::trouble::Trouble;
+
+/// An outbox is asked for so many at a time.
+const PAGE: u32 = 1_000;
+
+/// Something that keeps dead letters.
+pub enum Place<'p> {
+    /// A queue or topic at a broker.
+    Letters(&'p SourcePlan, Box<dyn DeadLetters>),
+    /// An outbox, which sets aside what is dead on a pipe.
+    Outbox(Opened<'p>),
+}
+
+/// What was seen at a place.
+pub struct Seen {
+    /// What is meant, oldest first.
+    pub dead: Vec<Dead>,
+    /// There are more that were not looked at.
+    pub more: bool,
+}
+
+/// Looks at the sources that are meant, all at once: what is there, and what those said that could not be looked at.
+pub async fn places<'o>(
+    office: &'o Office,
+    wanted: &Wanted,
+) -> Result<(Vec<(Place<'o>, Seen)>, Vec<Trouble>), Trouble> {
+    let sources = choose(&office.plan, wanted.picked.source.as_deref())?;
+    let looks = sources.into_iter().map(|source| {
+        let look = async {
+            let place = Place::open(office, source).await?;
+            let seen = place.look(wanted).await?;
+            Ok((place, seen))
+        };
+        async { office.look(&format!("cannot look at the dead letters of '{}'", source.name), look).await }
+    });
+    let (mut places, mut troubles) = (Vec::new(), Vec::new());
+    for looked in join_all(looks).await {
+        match looked {
+            Ok(looked) => places.push(looked),
+            Err(trouble) => troubles.push(trouble),
+        }
+    }
+    Ok((places, troubles))
+}
+
+impl<'p> Place<'p> {
+    /// Where the dead letters of a source lie.
+    pub async fn open(office: &Office, source: &'p SourcePlan) -> Result<Self, Trouble> {
+        match backends::letters(source) {
+            Some(Ok(letters)) => Ok(Self::Letters(source, letters)),
+            Some(Err(error)) => Err(Trouble::at_source("cannot read the dead letters", source, &error)),
+            None => office.open(source).await.map(Self::Outbox),
+        }
+    }
+
+    /// What the plan says about its source.
+    pub fn source(&self) -> &'p SourcePlan {
+        match self {
+            Self::Letters(source, _) => source,
+            Self::Outbox(opened) => opened.source,
+        }
+    }
+
+    /// Its dead letters, for people.
+    pub fn name(&self) -> String {
+        match self {
+            Self::Letters(_, letters) => letters.place().to_owned(),
+            Self::Outbox(opened) => format!("source '{}'", opened.source.name),
+        }
+    }
+
+    fn trouble(&self, doing: &str, error: &outbox::Error) -> Trouble {
+        Trouble::at_source(doing, self.source(), error)
+    }
+
+    /// What is meant here, oldest first.
+    pub async fn look(&self, wanted: &Wanted) -> Result<Seen, Trouble> {
+        let most = usize::try_from(wanted.picked.most()).unwrap_or(usize::MAX);
+        let seen = match self {
+            Self::Letters(source, letters) => match letters.look(most).await {
+                // Nothing has died yet where the queue is still to be made.
+                Err(error) if error.kind() == ErrorKind::NotFound => {
+                    Ok(Seen { dead: Vec::new(), more: false })
+                }
+                Err(error) => Err(error),
+                Ok(looked) => {
+                    let dead = looked.letters.into_iter().map(|letter| Dead::letter(&source.name, letter));
+                    Ok(Seen { dead: dead.collect(), more: looked.more })
+                }
+            },
+            Self::Outbox(opened) => set_aside(opened, wanted, most).await,
+        };
+        let mut seen = seen.map_err(|error| self.trouble("cannot look at the dead letters", &error))?;
+        let now = Timestamp::now();
+        seen.dead.retain(|dead| wanted.takes(dead, now));
+        Ok(seen)
+    }
+
+    /// Puts headers and payload in, where they are not there yet.
+    pub async fn complete(&self, dead: &mut Dead) -> Result<(), Trouble> {
+        let Self::Outbox(opened) = self else { return Ok(()) };
+        let story = opened.log.admin().show(&dead.message.id).await;
+        if let Some(story) = story.map_err(|error| self.trouble("cannot show the message", &error))? {
+            dead.message = story.message;
+        }
+        Ok(())
+    }
+
+    /// Returns or discards these, in their order.
+    pub async fn act(
+        &self,
+        dead: &[Dead],
+        act: Act,
+        by: &str,
+        pace: Option<Pace>,
+        tell: &(dyn Fn(u64) + Send + Sync),
+    ) -> Result<Acted, Trouble> {
+        let acted = match self {
+            Self::Letters(_, letters) => {
+                let ids: Vec<MessageId> = dead.iter().map(|dead| dead.message.id.clone()).collect();
+                letters.act(&Deed { ids: &ids, act, by, pace, tell }).await
+            }
+            Self::Outbox(opened) => repair(opened, dead, act, pace, tell).await,
+        };
+        let doing = if act == Act::Return { "cannot retry" } else { "cannot discard" };
+        acted.map_err(|error| self.trouble(doing, &error))
+    }
+}
+
+async fn set_aside(opened: &Opened<'_>, wanted: &Wanted, most: usize) -> outbox::Result<Seen> {
+    let picked = &wanted.picked;
+    let mut filter = Filter {
+        stand: Some(Stand::Dead),
+        kind: picked.kind.clone(),
+        key: picked.key.clone(),
+        code: picked.code.clone(),
+        limit: PAGE,
+        ..Filter::default()
+    };
+    let mut dead = Vec::new();
+    loop {
+        let page = opened.log.admin().list(&filter).await?;
+        let Some(last) = page.last().map(|entry| entry.position) else {
+            return Ok(Seen { dead, more: false });
+        };
+        dead.extend(page.into_iter().map(|entry| Dead::entry(&opened.source.name, entry)));
+        if dead.len() > most {
+            dead.truncate(most);
+            return Ok(Seen { dead, more: true });
+        }
+        filter.after = Some(last);
+    }
+}
+
+async fn repair(
+    opened: &Opened<'_>,
+    dead: &[Dead],
+    act: Act,
+    pace: Option<Pace>,
+    tell: &(dyn Fn(u64) + Send + Sync),
+) -> outbox::Result<Acted> {
+    let repair = if act == Act::Return { Repair::Retry } else { Repair::Skip };
+    let mut acted = Acted::default();
+    let mut next = Instant::now();
+    for one in dead {
+        sleep_until(next).await;
+        next += pace.map(Pace::each).unwrap_or_default();
+        let filter = Filter {
+            id: Some(one.message.id.clone()),
+            cursor: one.pipe.clone(),
+            stand: Some(Stand::Dead),
+            ..Filter::default()
+        };
+        match opened.log.admin().repair(&filter, repair, false).await? {
+            0 => acted.missing.push(one.message.id.clone()),
+            count => acted.acted += count,
+        }
+        tell(acted.acted);
+    }
+    Ok(acted)
+}
