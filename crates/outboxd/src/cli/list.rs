@@ -1,6 +1,5 @@
 //! `list`: messages that match, and what `retry` and `skip` share with it.
 
-
 use super::args::{ListArgs, Selection};
 use super::output::Output;
 use crate::ops::messages::{self, ListRequest, Listed};

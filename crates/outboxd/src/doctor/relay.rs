@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use outbox::beats::Seen;
 use outbox::{ErrorKind, Finding};
 
-use crate::health::OFFLINE_AFTER;
 use crate::ops::Office;
+use crate::ops::instances::OFFLINE_AFTER;
 use crate::plan::{Layout, Plan};
 use crate::quantity::show_age;
 

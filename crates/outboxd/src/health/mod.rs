@@ -10,7 +10,6 @@ mod watched;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
 
 use jiff::Timestamp;
 use outbox::beats::Beat;
@@ -21,9 +20,6 @@ pub use look::{Check, look_at_sink, look_at_source};
 pub use watched::{Away, Phase, View, Watched};
 
 use crate::plan::{PipePlan, Plan};
-
-/// After so long without a beat an instance is gone: they come every 30 s, and one or two may be lost.
-pub const OFFLINE_AFTER: Duration = Duration::from_secs(90);
 
 /// The pipes of this process.
 pub struct Health {

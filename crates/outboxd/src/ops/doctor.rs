@@ -35,6 +35,7 @@ pub struct DoctorRequest {
 
 /// What was found.
 #[derive(Debug, Serialize, ToSchema)]
+#[schema(as = Findings)]
 pub struct Report {
     /// The worst level of all: `ok`, `warning` or `failure`.
     #[schema(value_type = String)]
@@ -46,6 +47,7 @@ pub struct Report {
 /// Where something was found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
+#[schema(as = FindingPlace)]
 pub enum Place {
     /// A source.
     Source,
@@ -71,6 +73,7 @@ impl Place {
 
 /// A finding, and where it was found.
 #[derive(Debug, Clone, Serialize, ToSchema)]
+#[schema(as = Finding)]
 pub struct Line {
     /// Where.
     pub place: Place,

@@ -33,6 +33,7 @@ const SAMPLE: usize = 5;
 /// Where failures lie.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, ToSchema)]
 #[serde(tag = "kind", rename_all = "lowercase")]
+#[schema(as = FailurePlace)]
 pub enum Place {
     /// Set aside as dead in an outbox.
     Outbox {
@@ -57,6 +58,7 @@ pub enum Place {
 
 /// Failures of one cause at one place.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
+#[schema(as = FailureGroup)]
 pub struct Group {
     /// Where.
     pub place: Place,

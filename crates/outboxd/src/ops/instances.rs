@@ -12,7 +12,7 @@ use super::Office;
 use crate::trouble::Trouble;
 
 /// After so long without a beat an instance is gone: they come every 30 s, and one or two may be lost.
-const OFFLINE_AFTER: Duration = Duration::from_secs(90);
+pub const OFFLINE_AFTER: Duration = Duration::from_secs(90);
 
 /// The word for an instance that is gone without one.
 pub const OFFLINE: &str = "offline";

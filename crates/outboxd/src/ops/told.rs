@@ -11,15 +11,6 @@ use utoipa::ToSchema;
 
 use crate::trouble::{Exit, Trouble};
 
-/// How a [`Cause`](outbox::Cause) is told.
-#[derive(Debug, Clone, Serialize, ToSchema)]
-pub struct Reason {
-    /// A code that stays the same, for scripts.
-    pub code: String,
-    /// A sentence, for people.
-    pub detail: String,
-}
-
 /// A payload: as text if it is UTF-8, else as base64. Neither if it was not asked for.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, ToSchema)]
 pub struct Payload {

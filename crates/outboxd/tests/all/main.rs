@@ -41,4 +41,5 @@ mod statements;
 mod status;
 mod ticketflow;
 mod ticketflow_adr;
+mod upkeep;
 mod web;

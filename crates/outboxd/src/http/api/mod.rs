@@ -1,6 +1,10 @@
 //! What the command line can do, as JSON. Each handler reads what is asked, calls [`ops`](crate::ops), and answers.
 
 mod asked;
+mod dead;
+mod doctor;
+mod errors;
+mod failures;
 mod look;
 mod pipes;
 mod repair;
@@ -17,7 +21,7 @@ use utoipa_axum::routes;
 
 use super::Shared;
 use super::answer::Refusal;
-use super::person::Person;
+use super::person::{Person, may_see_payloads};
 use crate::trouble::Trouble;
 
 /// What every request that is not carried out is answered with.
@@ -55,6 +59,10 @@ fn parts() -> OpenApiRouter<Arc<Shared>> {
         .routes(routes!(repair::replay))
         .routes(routes!(repair::purge))
         .merge(pipes::routes())
+        .merge(dead::routes())
+        .merge(errors::routes())
+        .merge(failures::routes())
+        .merge(doctor::routes())
         .routes(routes!(document))
 }
 
@@ -93,4 +101,14 @@ async fn to_the_end<T: Send + 'static>(
             Err(Refusal::new(axum::http::StatusCode::INTERNAL_SERVER_ERROR, "it ended by a bug", help))
         }
     }
+}
+
+/// Whether a payload may be told: refuses who asks for one and may not see it.
+fn may_ask_for_payload(person: &Person) -> Result<bool, Refusal> {
+    if may_see_payloads(person) {
+        return Ok(true);
+    }
+    let error = format!("{} may not see payloads", person.name);
+    let help = "ask without payload, or somebody who may";
+    Err(Refusal::new(axum::http::StatusCode::FORBIDDEN, error, help))
 }

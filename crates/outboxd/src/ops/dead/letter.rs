@@ -10,7 +10,8 @@ use serde::Serialize;
 use serde_json::Value;
 use utoipa::ToSchema;
 
-use crate::ops::told::{Payload, Reason};
+use crate::ops::messages::Why;
+use crate::ops::told::Payload;
 
 /// A message that is dead at a source.
 #[derive(Debug, Clone)]
@@ -109,6 +110,7 @@ impl Dead {
 
 /// A dead letter.
 #[derive(Debug, Clone, Serialize, ToSchema)]
+#[schema(as = DeadLetter)]
 pub struct Letter {
     /// The name of the source.
     pub source: String,
@@ -125,7 +127,7 @@ pub struct Letter {
     /// The pipe, if an outbox keeps it.
     pub pipe: Option<String>,
     /// Why.
-    #[schema(value_type = Option<Reason>)]
+    #[schema(value_type = Option<Why>)]
     pub cause: Option<Cause>,
     /// Attempts spent.
     pub attempts: u32,
@@ -149,6 +151,7 @@ impl Letter {
 
 /// A dead letter with all that is known of it.
 #[derive(Debug, Clone, Serialize, ToSchema)]
+#[schema(as = WholeDeadLetter)]
 pub struct WholeLetter {
     /// The letter.
     #[serde(flatten)]

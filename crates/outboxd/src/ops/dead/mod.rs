@@ -23,6 +23,7 @@ const MOST: u32 = 100_000;
 
 /// Dead letters that match, oldest first.
 #[derive(Debug, Serialize, ToSchema)]
+#[schema(as = DeadLetters)]
 pub struct Letters {
     /// The letters.
     pub letters: Vec<Letter>,
@@ -35,6 +36,7 @@ pub struct Letters {
 
 /// One message, wherever it is dead.
 #[derive(Debug, Serialize, ToSchema)]
+#[schema(as = ShownDeadLetters)]
 pub struct Shown {
     /// Once for every place where it lies.
     pub letters: Vec<WholeLetter>,

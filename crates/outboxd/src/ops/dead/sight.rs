@@ -25,6 +25,7 @@ pub struct Sight<'o> {
 
 /// What became of a deed.
 #[derive(Debug, Clone, Serialize, ToSchema)]
+#[schema(as = DeadLettersActed)]
 pub struct Acted {
     /// What was to be done.
     pub verb: &'static str,
@@ -48,6 +49,7 @@ pub struct Acted {
 impl<'o> Sight<'o> {
     /// Looks for what is meant.
     pub async fn look(office: &'o Office, wanted: Wanted) -> Result<Self, Trouble> {
+        wanted.check()?;
         let (places, unseen) = places(office, &wanted).await?;
         Ok(Self { places, wanted, unseen })
     }

@@ -12,7 +12,9 @@ use utoipa::{IntoParams, ToSchema};
 
 use super::Dead;
 use crate::ops::asked;
+use crate::ops::check_id;
 use crate::ops::told::without_nulls;
+use crate::trouble::Trouble;
 
 /// So many of a place are looked at, if nobody says how many.
 const MOST: u32 = 10_000;
@@ -57,6 +59,7 @@ impl Picked {
 /// What to do with which dead letters.
 #[derive(Debug, Clone, Default, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
+#[schema(as = DeadLettersRequest)]
 pub struct ActRequest {
     /// These letters; without ids all that match.
     #[serde(default)]
@@ -85,6 +88,13 @@ impl Wanted {
     /// These ids, or all; as picked.
     pub fn new(ids: &[String], picked: Picked) -> Self {
         Self { ids: ids.iter().cloned().collect(), picked }
+    }
+
+    /// Whether there can be such letters.
+    pub fn check(&self) -> Result<(), Trouble> {
+        let Picked { source, kind, key, code, .. } = &self.picked;
+        let texts = [source, kind, key, code].into_iter().flatten();
+        texts.chain(&self.ids).try_for_each(|text| check_id(text))
     }
 
     /// Whether this one is meant.

@@ -10,7 +10,9 @@ use serde_json::{Value, json};
 use utoipa::{IntoParams, ToSchema};
 
 use crate::ops::asked;
+use crate::ops::check_id;
 use crate::ops::told::without_nulls;
+use crate::trouble::Trouble;
 
 /// Asked for so many at a time.
 const PAGE: u32 = 500;
@@ -85,9 +87,22 @@ impl Chosen {
         usize::try_from(self.most.map_or(MOST, NonZeroU32::get)).unwrap_or(usize::MAX)
     }
 
+    /// Whether there can be such errors.
+    pub fn check(&self, ids: &[String]) -> Result<(), Trouble> {
+        let Self { sink, kind, key, code, origin, .. } = self;
+        let texts = [sink, kind, key, code, origin].into_iter().flatten();
+        texts.chain(ids).try_for_each(|text| check_id(text))
+    }
+
     /// The filter of the library.
     pub fn filter(&self, now: Timestamp) -> ErrorFilter {
-        let ago = |time: Duration| now - SignedDuration::try_from(time).unwrap_or(SignedDuration::ZERO);
+        // What is longer than time itself is older than anything.
+        let ago = |time: Duration| {
+            SignedDuration::try_from(time)
+                .ok()
+                .and_then(|time| now.checked_sub(time).ok())
+                .unwrap_or(Timestamp::MIN)
+        };
         ErrorFilter {
             kind: self.kind.clone(),
             code: self.code.clone(),

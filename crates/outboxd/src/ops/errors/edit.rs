@@ -9,12 +9,13 @@ use utoipa::ToSchema;
 
 use super::desk::{Desk, desks};
 use super::no_such;
-use crate::ops::{Office, Tally, written_down};
+use crate::ops::{Office, Tally, check_id, written_down};
 use crate::trouble::Trouble;
 
 /// Which error gets which payload.
 #[derive(Debug, Clone, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
+#[schema(as = ErrorEditRequest)]
 pub struct EditRequest {
     /// The error's own id, or that of the message.
     pub id: String,
@@ -45,6 +46,7 @@ impl EditRequest {
 
 /// What became of an edit.
 #[derive(Debug, Clone, Serialize, ToSchema)]
+#[schema(as = ErrorEdited)]
 pub struct Edited {
     /// What was to be done.
     pub verb: &'static str,
@@ -73,6 +75,7 @@ pub async fn edit(office: &Office, request: EditRequest, by: &str) -> Result<Edi
 impl<'o> TheOne<'o> {
     /// Finds it; a message that failed in several places is none.
     pub async fn find(office: &'o Office, sink: Option<&str>, id: &str) -> Result<Self, Trouble> {
+        check_id(id)?;
         let mut found = Vec::new();
         for desk in desks(office, sink).await? {
             let records = desk.find(id).await?;

@@ -32,6 +32,7 @@ pub struct Found<'o> {
 
 /// What became of a deed.
 #[derive(Debug, Clone, Serialize, ToSchema)]
+#[schema(as = ErrorsSettled)]
 pub struct Settled {
     /// What was to be done.
     pub verb: &'static str,
@@ -50,6 +51,7 @@ pub struct Settled {
 impl<'o> Found<'o> {
     /// Looks for what is chosen.
     pub async fn look(office: &'o Office, ids: Vec<String>, chosen: Chosen) -> Result<Self, Trouble> {
+        chosen.check(&ids)?;
         let look = async {
             let (mut tables, mut more) = (Vec::new(), Vec::new());
             for desk in desks(office, chosen.sink.as_deref()).await? {

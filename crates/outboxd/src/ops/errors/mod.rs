@@ -17,7 +17,7 @@ pub use edit::{EditRequest, Edited, TheOne, edit};
 pub use found::{Found, Settled};
 pub use view::{ErrorEntry, WholeError};
 
-use super::{Office, Tell, asked};
+use super::{Office, Tell, asked, check_id};
 use crate::trouble::{Exit, Trouble};
 
 /// Errors that match, by their first failure.
@@ -32,6 +32,7 @@ pub struct Errors {
 
 /// One error, or all of one message.
 #[derive(Debug, Serialize, ToSchema)]
+#[schema(as = ShownErrors)]
 pub struct Shown {
     /// The errors.
     pub errors: Vec<WholeError>,
@@ -40,6 +41,7 @@ pub struct Shown {
 /// Which errors are sent back.
 #[derive(Debug, Clone, Default, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
+#[schema(as = ErrorsRetryRequest)]
 pub struct RetryRequest {
     /// These errors, by their own id or by that of the message; without ids all that match.
     #[serde(default)]
@@ -59,6 +61,7 @@ pub struct RetryRequest {
 /// Which errors are closed.
 #[derive(Debug, Clone, Default, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
+#[schema(as = ErrorsResolveRequest)]
 pub struct ResolveRequest {
     /// These errors, by their own id or by that of the message; without ids all that match.
     #[serde(default)]
@@ -92,6 +95,7 @@ pub async fn show(
     id: &str,
     with_payload: bool,
 ) -> Result<Shown, Trouble> {
+    check_id(id)?;
     let look = async {
         let mut errors = Vec::new();
         for desk in desks(office, sink).await? {

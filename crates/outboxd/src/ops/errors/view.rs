@@ -8,7 +8,8 @@ use outbox::{Cause, MessageId};
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use crate::ops::told::{Payload, Reason};
+use crate::ops::messages::Why;
+use crate::ops::told::Payload;
 
 /// An error in a table.
 #[derive(Debug, Clone, Serialize, ToSchema)]
@@ -28,7 +29,7 @@ pub struct ErrorEntry {
     /// The queue or topic where it failed.
     pub origin: String,
     /// Why.
-    #[schema(value_type = Reason)]
+    #[schema(value_type = Why)]
     pub cause: Cause,
     /// Attempts spent.
     pub attempts: u32,

@@ -37,8 +37,7 @@ pub struct Shown {
     #[schema(value_type = Vec<Object>)]
     pub letters: Vec<Value>,
     /// The errors that it is in error tables.
-    #[schema(value_type = Vec<Object>)]
-    pub errors: Vec<Value>,
+    pub errors: Vec<ErrorEntry>,
     /// Where it could not be looked, and why.
     pub unseen: Vec<String>,
     /// The message itself, if some place has it.
@@ -147,7 +146,7 @@ impl Shown {
             handled: life.handled.iter().map(handled).collect(),
             retries: life.retries.iter().map(retry).collect(),
             letters: life.letters.iter().map(letter).collect(),
-            errors: life.errors.iter().map(|(sink, record)| json!(ErrorEntry::of(sink, record))).collect(),
+            errors: life.errors.iter().map(|(sink, record)| ErrorEntry::of(sink, record)).collect(),
             unseen: life.unseen.clone(),
             message: life.message.as_ref().map(|message| itself(message, with_payload)),
         }

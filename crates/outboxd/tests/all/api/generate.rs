@@ -162,6 +162,10 @@ impl Generator<'_> {
                 &["1d", "0s", "500ms", "9223372036854775807ms", "18446744073709551615ms"]
             }
             "type" => &["order.created", "a"],
+            "sink" | "table" => &["errors", "errors", "nowhere"],
+            "state" => &["open", "any", "resolved"],
+            "rate" => &["1000/s", "0/s"],
+            "most" => &["1", "10000"],
             "by" => &["token"],
             "action" => &["retry", "skip", "replay", "purge"],
             "payload_base64" => &["AP8=", ""],

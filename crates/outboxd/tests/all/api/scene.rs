@@ -7,12 +7,17 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
+use crate::life::scene::Shop;
 use crate::program::{PATIENCE, Program, RELAY, Running};
 use crate::web::server;
 
 pub const TOKEN: &str = "0123456789abcdef0123456789";
 
-const HTTP: &str = "[http]\nlisten = \"127.0.0.1:0\"\ntoken = \"0123456789abcdef0123456789\"\n";
+/// A table of errors, in which nothing is yet.
+const ERRORS: &str = "[sinks.errors]\non = \"shop\"\nerror_log = true\n";
+
+/// A server for a configuration.
+pub const HTTP: &str = "[http]\nlisten = \"127.0.0.1:0\"\ntoken = \"0123456789abcdef0123456789\"\n";
 
 /// A program that runs, and its address.
 pub struct Api {
@@ -43,9 +48,16 @@ impl Api {
         Self { program, running, address }
     }
 
+    /// A shop that runs, with [`HTTP`] in its configuration.
+    pub fn of_shop(shop: &Shop) -> Self {
+        let mut running = shop.run();
+        let address = server(&mut running);
+        Self { program: Program::new(), running, address }
+    }
+
     /// Three messages in SQLite that could not be delivered: two dead, and one behind the first.
     pub async fn with_dead() -> (Self, Vec<String>) {
-        let program = Program::migrated(&(RELAY.to_owned() + HTTP));
+        let program = Program::migrated(&(RELAY.to_owned() + ERRORS + HTTP));
         let ids = ["a", "a", "b"].map(|key| program.send(key)).to_vec();
         let api = Self::over(program);
         api.until_listed("state:dead", 2).await;
