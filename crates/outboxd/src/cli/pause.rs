@@ -2,23 +2,23 @@
 
 use std::io;
 
-use outbox::pauses::Pause;
 use serde_json::json;
 
 use super::args::{PauseArgs, ResumeArgs};
 use super::output::Output;
-use crate::ops::{self, Office, PauseAnswer, PauseShown};
+use crate::ops::pause::{PauseAnswer, PauseShown, PausedPipe};
+use crate::ops::{self, Office};
 use crate::trouble::Exit;
 
 /// Pauses pipes.
 pub async fn pause(args: &PauseArgs, office: &Office, output: &mut Output) -> anyhow::Result<Exit> {
-    let answers = ops::pause(office, &args.pipes, args.note.as_deref(), &args.by.name()).await?;
+    let answers = ops::pause::pause(office, &args.pipes, args.note.as_deref(), &args.by.name()).await?;
     tell(&answers, output)
 }
 
 /// Lets pipes go on.
 pub async fn resume(args: &ResumeArgs, office: &Office, output: &mut Output) -> anyhow::Result<Exit> {
-    let answers = ops::resume(office, &args.pipes, &args.by.name()).await?;
+    let answers = ops::pause::resume(office, &args.pipes, &args.by.name()).await?;
     tell(&answers, output)
 }
 
@@ -49,15 +49,15 @@ fn by_whom(pause: &PauseShown) -> String {
     format!("by {} since {:.0}{note}", pause.by, pause.at)
 }
 
-/// The pipes that are paused, below others of `status`.
-pub fn write_table(pauses: &[Pause], output: &mut Output) -> io::Result<()> {
-    if pauses.is_empty() {
+/// The pipes that are paused: part of `status`.
+pub fn write_table(paused: &[PausedPipe], output: &mut Output) -> io::Result<()> {
+    if paused.is_empty() {
         return Ok(());
     }
     output.line("")?;
-    let row = |pause: &Pause| {
+    let row = |PausedPipe { pipe, pause }: &PausedPipe| {
         let note = pause.note.clone().unwrap_or_else(|| "-".to_owned());
-        vec![pause.pipe.clone(), pause.by.clone(), format!("{:.0}", pause.at), note]
+        vec![pipe.clone(), pause.by.clone(), format!("{:.0}", pause.at), note]
     };
-    output.table(&["paused pipe", "by", "since", "note"], &pauses.iter().map(row).collect::<Vec<_>>())
+    output.table(&["paused pipe", "by", "since", "note"], &paused.iter().map(row).collect::<Vec<_>>())
 }

@@ -148,6 +148,8 @@ mod tests {
             ),
             (seen(1, false, State::Stopped, Some("no table")), "stopped: no table"),
             (seen(1, false, State::Starting, Some("away")), "starting: away"),
+            (seen(1, false, State::Paused, Some("paused by ann since x")), "paused by ann since x"),
+            (seen(91, false, State::Paused, Some("x")), "OFFLINE since 2026-01-31T11:58:29Z"),
         ] {
             assert_eq!(Instance::new(seen.clone(), now).told(), expected, "{seen:?}");
         }

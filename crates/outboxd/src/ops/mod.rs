@@ -14,8 +14,8 @@ pub mod failures;
 pub mod filter;
 pub mod instances;
 pub mod messages;
-mod pause;
-mod pipes;
+pub mod pause;
+pub mod pipes;
 pub mod purge;
 pub mod queues;
 pub mod repair;
@@ -41,8 +41,6 @@ use crate::trouble::{Exit, Trouble};
 pub use book::{Book, Tally, written_down};
 pub use choose::{choose, choose_one, choose_outboxes, log_options};
 pub use filter::Selection;
-pub use pause::{PauseAnswer, PauseRequest, PauseShown, pause, pauses, resume};
-pub use pipes::{PipesAnswer, pipes};
 
 /// Is told how many are done, again and again.
 pub type Tell<'t> = &'t (dyn Fn(u64) + Send + Sync);

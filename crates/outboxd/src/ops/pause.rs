@@ -3,13 +3,14 @@
 use std::sync::Arc;
 
 use jiff::Timestamp;
+use outbox::ErrorKind;
 use outbox::pauses::{Pause, Paused, Pauses};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use utoipa::ToSchema;
 
 use super::book::no_table;
-use super::{Office, Tally, written_down};
+use super::{Office, Tally, check_id, written_down};
 use crate::connection::Connection;
 use crate::mistake::did_you_mean;
 use crate::trouble::{Exit, Trouble};
@@ -38,6 +39,22 @@ pub struct PauseShown {
     pub note: Option<String>,
 }
 
+/// A pipe that is paused.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
+pub struct PausedPipe {
+    /// The pipe.
+    pub pipe: String,
+    /// Who paused it.
+    #[serde(flatten)]
+    pub pause: PauseShown,
+}
+
+impl From<&Pause> for PausedPipe {
+    fn from(pause: &Pause) -> Self {
+        Self { pipe: pause.pipe.clone(), pause: pause.into() }
+    }
+}
+
 impl From<&Pause> for PauseShown {
     fn from(pause: &Pause) -> Self {
         Self { by: pause.by.clone(), at: pause.at, note: pause.note.clone() }
@@ -64,58 +81,81 @@ pub async fn pause(
     note: Option<&str>,
     by: &str,
 ) -> Result<Vec<PauseAnswer>, Trouble> {
-    if let Some(unknown) = pipes.iter().find(|pipe| !office.plan.pipes.contains_key(*pipe)) {
-        return Err(no_pipe(office, unknown));
-    }
-    let note = checked(note)?;
-    let (table, connection) = open(office).await?;
+    // Nothing changes if one of them is a mistake.
+    pipes.iter().try_for_each(|pipe| must_be_there(office, pipe))?;
     let mut answers = Vec::new();
     for pipe in pipes {
-        let paused = async {
-            let paused = table.pause(pipe, by, note.as_deref()).await;
-            paused.map_err(|error| no_table("cannot pause", connection, &error))
-        };
-        let detail = json!({ "note": note });
-        let paused = in_book(office, "pause", pipe, by, detail, paused, is_new).await?;
-        let pause = Some(paused.pause().into());
-        answers.push(PauseAnswer { pipe: pipe.clone(), paused: true, changed: is_new(&paused), pause });
+        answers.push(pause_one(office, pipe, note, by).await?);
     }
     Ok(answers)
 }
 
+/// The same of one pipe.
+pub async fn pause_one(
+    office: &Office,
+    pipe: &str,
+    note: Option<&str>,
+    by: &str,
+) -> Result<PauseAnswer, Trouble> {
+    must_be_there(office, pipe)?;
+    let note = checked(note)?;
+    let (table, connection) = open(office).await?;
+    let paused = async {
+        let paused = table.pause(pipe, by, note.as_deref()).await;
+        paused.map_err(|error| no_table("cannot pause", connection, &error))
+    };
+    let paused = in_book(office, ("pause", pipe, json!({ "note": note })), by, paused, is_new).await?;
+    let (changed, pause) = (is_new(&paused), Some(paused.pause().into()));
+    Ok(PauseAnswer { pipe: pipe.to_owned(), paused: true, changed, pause })
+}
+
 /// Lets these pipes go on, in all instances. What is not paused stays as it is.
 pub async fn resume(office: &Office, pipes: &[String], by: &str) -> Result<Vec<PauseAnswer>, Trouble> {
-    let (table, connection) = open(office).await?;
-    let failed = |error| no_table("cannot resume", connection, &error);
-    let known = table.list().await.map_err(failed)?;
-    // A pipe that was paused and then taken out of the configuration can be set free, too.
-    let is_known = |pipe: &&String| {
-        office.plan.pipes.contains_key(*pipe) || known.iter().any(|pause| pause.pipe == **pipe)
-    };
-    if let Some(unknown) = pipes.iter().find(|pipe| !is_known(pipe)) {
-        return Err(no_pipe(office, unknown));
+    for pipe in pipes {
+        must_be_known(office, pipe).await?;
     }
     let mut answers = Vec::new();
     for pipe in pipes {
-        let resumed = async { table.resume(pipe).await.map_err(failed) };
-        let ended = in_book(office, "resume", pipe, by, json!({}), resumed, Option::is_some).await?;
-        let (changed, pause) = (ended.is_some(), ended.as_ref().map(Into::into));
-        answers.push(PauseAnswer { pipe: pipe.clone(), paused: false, changed, pause });
+        answers.push(resume_one(office, pipe, by).await?);
     }
     Ok(answers)
+}
+
+/// The same of one pipe.
+pub async fn resume_one(office: &Office, pipe: &str, by: &str) -> Result<PauseAnswer, Trouble> {
+    must_be_known(office, pipe).await?;
+    let (table, connection) = open(office).await?;
+    let resumed =
+        async { table.resume(pipe).await.map_err(|error| no_table("cannot resume", connection, &error)) };
+    let ended = in_book(office, ("resume", pipe, json!({})), by, resumed, Option::is_some).await?;
+    let (changed, pause) = (ended.is_some(), ended.as_ref().map(Into::into));
+    Ok(PauseAnswer { pipe: pipe.to_owned(), paused: false, changed, pause })
+}
+
+fn must_be_there(office: &Office, pipe: &str) -> Result<(), Trouble> {
+    check_id(pipe)?;
+    if office.plan.pipes.contains_key(pipe) { Ok(()) } else { Err(no_pipe(office, pipe)) }
+}
+
+/// A pipe that was paused and then taken out of the configuration can be set free, too.
+async fn must_be_known(office: &Office, pipe: &str) -> Result<(), Trouble> {
+    let Err(trouble) = must_be_there(office, pipe) else { return Ok(()) };
+    let is_paused = pauses(office).await?.iter().any(|pause| pause.pipe == pipe);
+    if is_paused { Ok(()) } else { Err(trouble) }
 }
 
 /// Every pause there is; nothing if there is no table of them.
 pub async fn pauses(office: &Office) -> Result<Vec<Pause>, Trouble> {
     let Some(audit) = &office.plan.audit else { return Ok(Vec::new()) };
-    let listed = async { office.databases.pauses(&audit.connection).await?.list().await };
-    match listed.await {
-        Ok(pauses) => Ok(pauses),
-        Err(error) if error.kind() == outbox::ErrorKind::NotMigrated => Ok(Vec::new()),
-        Err(error) => {
-            Err(Trouble::at_database("cannot tell which pipes are paused", &audit.connection, &error))
+    let doing = "cannot tell which pipes are paused";
+    let listed = async {
+        match async { office.databases.pauses(&audit.connection).await?.list().await }.await {
+            Ok(pauses) => Ok(pauses),
+            Err(error) if error.kind() == ErrorKind::NotMigrated => Ok(Vec::new()),
+            Err(error) => Err(Trouble::at_database(doing, &audit.connection, &error)),
         }
-    }
+    };
+    office.look(doing, listed).await
 }
 
 fn is_new(paused: &Paused) -> bool {
@@ -137,10 +177,8 @@ async fn open(office: &Office) -> Result<(Arc<dyn Pauses>, &Connection), Trouble
 /// Does it, written down before and after.
 async fn in_book<T>(
     office: &Office,
-    action: &str,
-    pipe: &str,
+    (action, pipe, detail): (&str, &str, Value),
     by: &str,
-    detail: Value,
     act: impl Future<Output = Result<T, Trouble>>,
     has_changed: fn(&T) -> bool,
 ) -> Result<T, Trouble> {

@@ -8,7 +8,8 @@ use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 use super::instances::{self, Instance};
-use super::{Office, Opened, choose, pauses};
+use super::pause::{PausedPipe, pauses};
+use super::{Office, Opened, choose};
 use crate::options::Start;
 use crate::plan::{Plan, SourcePlan};
 use crate::trouble::Trouble;
@@ -33,12 +34,11 @@ pub struct Status {
     pub pipes: Vec<Row>,
     /// Who runs them; none if nobody writes that down.
     pub instances: Option<Vec<Instance>>,
+    /// Which pipes are paused, also from brokers.
+    pub paused: Vec<PausedPipe>,
     /// What went on lately, if asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub activity: Option<Vec<SourceActivity>>,
-    /// The pipes that somebody has paused.
-    #[schema(value_type = Vec<Object>)]
-    pub paused: Vec<Pause>,
     /// What does not answer, and why.
     #[serde(skip)]
     pub troubles: Vec<Trouble>,
@@ -177,9 +177,6 @@ pub async fn status(office: &Office, request: &StatusRequest) -> Result<Status, 
     let looks = join_all(sources.into_iter().map(|source| look(office, source, request.activity)));
     let (looks, instances, paused) =
         join3(looks, instances::read(office, pipes.as_deref()), pauses(office)).await;
-    // Where the database is away the instances tell of it.
-    let mut paused = paused.unwrap_or_default();
-    paused.retain(|pause| pipes.as_ref().is_none_or(|pipes| pipes.contains(&pause.pipe)));
     // Whether all goes well is told by the sources; who does it is told besides.
     let instances = instances.unwrap_or_else(|trouble| {
         // A database that is told of as a source is not told of twice.
@@ -192,6 +189,10 @@ pub async fn status(office: &Office, request: &StatusRequest) -> Result<Status, 
         }
         None
     });
+    // Where the database is away the instances have told of it.
+    let paused = paused.unwrap_or_default();
+    let is_meant = |pause: &&Pause| pipes.as_ref().is_none_or(|pipes| pipes.contains(&pause.pipe));
+    let paused = paused.iter().filter(is_meant).map(Into::into).collect();
     let (mut rows, mut activities, mut troubles) = (Vec::new(), Vec::new(), Vec::new());
     for look in looks {
         rows.extend(look.rows);
@@ -199,7 +200,7 @@ pub async fn status(office: &Office, request: &StatusRequest) -> Result<Status, 
         troubles.extend(look.trouble);
     }
     let activity = request.activity.then_some(activities);
-    Ok(Status { pipes: rows, instances, activity, paused, troubles, remarks })
+    Ok(Status { pipes: rows, instances, paused, activity, troubles, remarks })
 }
 
 async fn look(office: &Office, source: &SourcePlan, with_activity: bool) -> Look {

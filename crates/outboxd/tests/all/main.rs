@@ -28,6 +28,7 @@ mod mapped;
 mod mysql;
 mod pages;
 mod pause;
+mod pause_verbs;
 mod presets;
 mod program;
 mod prometheus;

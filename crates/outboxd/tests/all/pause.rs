@@ -7,8 +7,8 @@ use testbed::{Proxy, Vhost};
 
 use crate::broker::Queue;
 use crate::endpoint::Endpoint;
-use crate::program::{PATIENCE, Program, RELAY, Running};
-use crate::web::{ask, get, post, server};
+use crate::program::{PATIENCE, Program, Running};
+use crate::web::{get, server};
 
 /// From PostgreSQL to an exchange, from the same outbox to a file, and from a queue behind the exchange to an endpoint.
 struct Shop {
@@ -111,7 +111,7 @@ fn until<T, E: std::fmt::Debug>(what: &str, look: impl Fn() -> Result<T, E>) -> 
 }
 
 /// Waits until all instances say this of a pipe; the first of them.
-fn until_state(program: &Program, pipe: &str, instances: usize, state: &str) -> Value {
+pub fn until_state(program: &Program, pipe: &str, instances: usize, state: &str) -> Value {
     until(pipe, || {
         let shown = program.json(&["status"]);
         let all = shown["instances"].as_array().cloned().unwrap_or_default();
@@ -136,7 +136,7 @@ fn send(program: &Program, count: usize) -> Vec<String> {
     (0..count).map(|n| program.send(&format!("key-{}", n % 3))).collect()
 }
 
-fn end(running: Running) -> String {
+pub fn end(running: Running) -> String {
     running.signal("TERM");
     let (code, said) = running.end();
     assert_eq!(code, 0, "{said}");
@@ -206,17 +206,19 @@ async fn two_instances_both_pause_and_both_go_on() {
     let program = &shop.program;
     let (one, other) = (program.start(&["run"]), program.start(&["run"]));
     until_state(program, "relay", 2, "running");
+    program.send("before");
+    Queue::until(shop.vhost.url(), "billing", 1).await;
     program.ok(&["pause", "relay"]);
     until_state(program, "relay", 2, "paused");
     send(program, 5);
-    shop.until_copied(5);
-    assert_eq!((pending(program, "relay"), shop.depth("billing").await.0), (5, 0));
+    shop.until_copied(6);
+    assert_eq!((pending(program, "relay"), shop.depth("billing").await.0), (5, 1));
     program.ok(&["resume", "relay"]);
     until_state(program, "relay", 2, "running");
-    Queue::until(shop.vhost.url(), "billing", 5).await;
+    Queue::until(shop.vhost.url(), "billing", 6).await;
     end(one);
     end(other);
-    assert_eq!(shop.depth("billing").await.0, 5, "none twice");
+    assert_eq!(shop.depth("billing").await.0, 6, "none twice");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -248,13 +250,15 @@ async fn a_paused_consumer_leaves_its_messages_in_the_queue_and_then_handles_eac
 async fn a_restart_does_not_end_a_pause() {
     let Some(shop) = Shop::open().await else { return };
     let program = &shop.program;
+    program.send("before");
+    program.ok(&["run", "--once"]);
     program.ok(&["pause", "relay", "handle"]);
     for count in 1..=2 {
         let running = program.start(&["run"]);
         until_state(program, "relay", 1, "paused");
         until_state(program, "handle", 1, "paused");
         program.send("a");
-        shop.until_copied(count);
+        shop.until_copied(count + 1);
         let said = end(running);
         let started: Vec<_> = said.lines().filter(|line| line.contains(" started ")).collect();
         assert!(started.len() == 1 && started[0].contains("pipe=\"copy\""), "not for a moment: {said}");
@@ -266,7 +270,7 @@ async fn a_restart_does_not_end_a_pause() {
     assert_eq!(pending(program, "relay"), 2, "nor by a run that ends by itself");
     program.ok(&["resume", "relay", "handle"]);
     program.ok(&["run", "--once"]);
-    assert_eq!((pending(program, "relay"), shop.depth("billing").await.0), (0, 2));
+    assert_eq!((pending(program, "relay"), shop.depth("billing").await.0), (0, 3));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -320,115 +324,4 @@ listen = "127.0.0.1:0"
     program.ok(&["resume", "relay"]);
     until("the line", || if lines("lines.jsonl") == 1 { Ok(()) } else { Err(()) });
     end(running);
-}
-
-#[test]
-fn pausing_says_what_is_wrong_and_who_was_first() {
-    let program = Program::migrated(RELAY);
-    program.make_folder("out");
-    let unknown = program.run(&["pause", "relai"]);
-    let (error, help) = unknown.only_error(2);
-    assert_eq!(error, "there is no pipe 'relai'");
-    assert!(help.contains("did you mean") && help.contains("relay"), "{help}");
-    assert_eq!(program.ok(&["resume", "relay"]), "relay was not paused\n");
-    let paused = program.json(&["pause", "relay", "--by", "ann", "--note", "a look"]);
-    let pause = &paused["pipes"][0];
-    assert_eq!((&pause["paused"], &pause["changed"]), (&json!(true), &json!(true)), "{paused}");
-    let again = program.ok(&["pause", "relay", "--by", "bob"]);
-    assert!(again.starts_with("relay was paused already, by ann since 20"), "{again}");
-    assert!(again.ends_with(": a look\n"), "{again}");
-    let status = program.json(&["status"]);
-    assert_eq!(status["paused"][0]["by"], "ann", "{status}");
-    let long = program.run(&["pause", "relay", "--note", &"x".repeat(501)]);
-    assert_eq!(long.only_error(2).0, "the note has more than 500 characters");
-    let resumed = program.json(&["resume", "relay"]);
-    assert_eq!(resumed["pipes"][0]["pause"]["by"], "ann", "{resumed}");
-    // What was paused and then renamed can be set free.
-    program.ok(&["pause", "relay"]);
-    program.write("outboxd.toml", &RELAY.replace("[pipes.relay]", "[pipes.renamed]"));
-    assert!(program.ok(&["resume", "relay"]).starts_with("relay goes on; it was paused by "));
-    assert_eq!(program.run(&["resume", "relay"]).only_error(2).0, "there is no pipe 'relay'");
-}
-
-#[test]
-fn without_a_place_for_pauses_pausing_is_refused_with_what_to_do() {
-    let two = RELAY.replace("[sources.orders]", "other = \"sqlite:other.db\"\n[sources.orders]")
-        + "[sources.second]\non = \"other\"\n";
-    let program = Program::migrated(&two);
-    for verb in ["pause", "resume"] {
-        let ran = program.run(&[verb, "relay"]);
-        let (error, help) = ran.only_error(3);
-        assert_eq!(error, "there is no place to write down which pipes are paused");
-        assert!(help.contains("[audit]") && help.contains("outboxd migrate"), "{help}");
-    }
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_database_that_was_not_migrated_says_so_and_its_pipes_run() {
-    let program = Program::migrated(RELAY);
-    program.make_folder("out");
-    crate::handlers::on_file(&program, "shop.db", "DROP TABLE outbox_pauses").await;
-    let refused = program.run(&["pause", "relay"]);
-    let (error, help) = refused.only_error(1);
-    assert!(error.contains("'shop' has no table for it") && help.contains("outboxd migrate"), "{refused:#?}");
-    let mut running = program.start(&["run"]);
-    running.wait_for("no pipe can be paused");
-    program.send("a");
-    running.wait_for("delivered=1");
-    end(running);
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn the_api_pauses_at_once_and_shows_every_instance() {
-    let config = format!("{RELAY}[http]\nlisten = \"127.0.0.1:0\"\ntoken = \"let-me-in-please\"\n");
-    let program = Program::migrated(&config);
-    program.make_folder("out");
-    let token = "let-me-in-please";
-    let mut one = program.start(&["run"]);
-    let address = server(&mut one);
-    let other = program.start(&["run"]);
-    until_state(&program, "relay", 2, "running");
-    let pipes = async || {
-        let head = format!("GET /v1/pipes HTTP/1.1\r\nAuthorization: Bearer {token}");
-        let (status, body) = ask(address, &head, "").await;
-        assert_eq!(status, 200, "{body}");
-        serde_json::from_str::<Value>(&body).unwrap()
-    };
-    let (status, answer) = post(address, "/v1/pipes/relay/pause", token, &json!({ "note": "a look" })).await;
-    assert_eq!((status, &answer["changed"]), (200, &json!(true)), "{answer}");
-    assert_eq!(answer["pause"]["by"], "token", "{answer}");
-    until_state(&program, "relay", 2, "paused");
-    let shown = pipes().await;
-    let relay = &shown["pipes"][0];
-    assert_eq!(
-        [&relay["pipe"], &relay["from"], &relay["to"], &relay["paused"]["note"]],
-        ["relay", "orders", "lines", "a look"],
-        "{shown:#}"
-    );
-    let instances = relay["instances"].as_array().unwrap();
-    let told: Vec<_> =
-        instances.iter().map(|seen| (&seen["own"], &seen["state"], &seen["offline"])).collect();
-    let [ours, theirs] = [json!(true), json!(false)];
-    assert_eq!(told, [(&ours, &json!("paused"), &theirs), (&theirs, &json!("paused"), &theirs)], "{shown:#}");
-    assert_eq!(instances[0]["breaker"]["open"], false, "{shown:#}");
-    let (status, answer) = post(address, "/v1/pipes/relay/resume", token, &json!({})).await;
-    assert_eq!(
-        (status, &answer["paused"], &answer["changed"]),
-        (200, &json!(false), &json!(true)),
-        "{answer}"
-    );
-    until_state(&program, "relay", 2, "running");
-    assert_eq!(pipes().await["pipes"][0]["paused"], Value::Null);
-    for (path, body, code) in [
-        ("/v1/pipes/relai/pause", json!({}), 404),
-        ("/v1/pipes/relay/pause", json!({ "nota": "x" }), 400),
-        ("/v1/pipes/relay/pause", json!({ "note": "x".repeat(501) }), 400),
-    ] {
-        let (status, answer) = post(address, path, token, &body).await;
-        assert_eq!(status, code, "{path} {body}: {answer}");
-        assert!(answer["error"].is_string() && answer["help"].is_string(), "{answer}");
-    }
-    assert_eq!(post(address, "/v1/pipes/relay/pause", "wrong", &json!({})).await.0, 401);
-    end(one);
-    end(other);
 }

@@ -49,6 +49,7 @@ static DOCUMENT: OnceLock<OpenApi> = OnceLock::new();
 fn parts() -> OpenApiRouter<Arc<Shared>> {
     OpenApiRouter::new()
         .routes(routes!(look::status))
+        .routes(routes!(pipes::pipes))
         .routes(routes!(look::messages))
         .routes(routes!(look::message))
         .routes(routes!(look::audit))
@@ -58,7 +59,8 @@ fn parts() -> OpenApiRouter<Arc<Shared>> {
         .routes(routes!(repair::send))
         .routes(routes!(repair::replay))
         .routes(routes!(repair::purge))
-        .merge(pipes::routes())
+        .routes(routes!(pipes::pause))
+        .routes(routes!(pipes::resume))
         .merge(dead::routes())
         .merge(errors::routes())
         .merge(failures::routes())
@@ -104,8 +106,8 @@ async fn to_the_end<T: Send + 'static>(
 }
 
 /// Whether a payload may be told: refuses who asks for one and may not see it.
-fn may_ask_for_payload(person: &Person) -> Result<bool, Refusal> {
-    if may_see_payloads(person) {
+fn may_ask_for_payload(shared: &Shared, person: &Person) -> Result<bool, Refusal> {
+    if may_see_payloads(person, shared.options.access.payloads) {
         return Ok(true);
     }
     let error = format!("{} may not see payloads", person.name);

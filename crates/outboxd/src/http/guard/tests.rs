@@ -25,7 +25,8 @@ fn shared(change: impl FnOnce(&mut AccessOptions)) -> Arc<Shared> {
     }
     change(&mut options.access);
     let guard = Guard::new(&options).unwrap();
-    Arc::new(Shared { options, publishers: Default::default(), guard })
+    let office = options.office.clone();
+    Arc::new(Shared { options, publishers: Default::default(), guard, board: Default::default(), office })
 }
 
 fn router(shared: &Arc<Shared>) -> Router {
