@@ -57,6 +57,12 @@
     return getComputedStyle(root).getPropertyValue(name).trim();
   }
 
+  // From the first point to the last, and at least some minutes.
+  function span() {
+    const last = columns.at[columns.at.length - 1] || Date.now() / 1000;
+    return [Math.min(columns.at[0] || last, last - HOUR / 12), last];
+  }
+
   function draw() {
     for (const { plot } of charts) plot.destroy();
     charts = [];
@@ -69,7 +75,7 @@
         height: 132,
         legend: { show: false },
         cursor: { y: false, points: { size: 5 } },
-        scales: { x: { time: true, range: (_, least, most) => [Math.min(least, most - HOUR / 12), most] }, y: { range: (_, least, most) => [0, most > 0 ? most * 1.15 : 1] } },
+        scales: { x: { time: true, range: span }, y: { range: (_, least, most) => [0, most > 0 ? most * 1.15 : 1] } },
         axes: [
           { ...axis, size: 24, space: 60 },
           { ...axis, size: 42, space: 32, values: (_, ticks) => ticks.map((tick) => round(tick)) },
@@ -125,6 +131,12 @@
     button.setAttribute("aria-pressed", String(events !== null));
   }
 
+  // Whoever types, or has typed something, must not lose it.
+  function isBusy() {
+    const isTyped = (field) => field.value !== field.defaultValue;
+    return one("#live :focus") !== null || all("#live input, #live textarea").some(isTyped);
+  }
+
   function listen() {
     const should = wanted && !document.hidden && one("[data-live]") !== null;
     if (should && !events) {
@@ -132,8 +144,7 @@
       events.addEventListener("tick", (event) => {
         const tick = JSON.parse(event.data);
         if (tick.point) addPoint(tick.point);
-        // Whoever types or reads something opened must not lose it.
-        if (!one("#live details[open], #live :focus")) document.body.dispatchEvent(new Event("tick"));
+        if (!isBusy()) document.body.dispatchEvent(new Event("tick"));
       });
     } else if (!should && events) {
       events.close();
@@ -173,7 +184,15 @@
   document.addEventListener("DOMContentLoaded", () => {
     tellTimes();
     setInterval(tellTimes, 10000);
+    document.body.addEventListener("htmx:afterSwap", tellTimes);
     document.body.addEventListener("htmx:afterSettle", tellTimes);
+    // Who is not known any more is shown where to sign in, and not an empty page.
+    document.body.addEventListener("htmx:beforeSwap", (event) => {
+      const isPage = event.detail.serverResponse.includes('id="live"');
+      if (isPage && !isBusy()) return;
+      event.detail.shouldSwap = false;
+      if (!isPage) location.reload();
+    });
     const button = one("[data-live]");
     if (button) {
       button.addEventListener("click", () => {

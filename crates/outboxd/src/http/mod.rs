@@ -114,7 +114,11 @@ async fn serve_within(
     let figures = options.figures.clone();
     let guard = Guard::new(&options)?;
     let board = Arc::new(Board::new(stop.child_token()));
-    let sampling = tokio::spawn(pages::keep(Arc::clone(&board), Arc::clone(&options.health)));
+    let sampling = tokio::spawn(pages::keep(
+        Arc::clone(&board),
+        Arc::clone(&options.health),
+        Arc::clone(&options.office),
+    ));
     let office = options.office.clone();
     let router = router(Arc::new(Shared { options, publishers, guard, board, office }))
         .layer(from_fn_with_state(limits.request, listen::in_time))

@@ -8,6 +8,9 @@ use super::answer::Refusal;
 use crate::options::Payloads;
 pub use crate::options::Role;
 
+/// How somebody is called in the audit who has not signed in.
+pub const ANONYMOUS: &str = "anonymous";
+
 /// Who asks: the guard knows them and puts them into the request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Person {

@@ -93,7 +93,7 @@ async fn each(
 
 /// The book for what is done to outboxes, or a remark that there is none.
 pub(super) async fn book(office: &Office, by: &str) -> Result<(Option<Book>, Option<String>), Trouble> {
-    Ok(match Book::open_if_there(&office.plan, &office.databases, by).await? {
+    Ok(match Book::open_if_there(office, by).await? {
         Ok(book) => (Some(book), None),
         Err(remark) => (None, Some(remark)),
     })

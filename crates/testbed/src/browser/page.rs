@@ -150,7 +150,10 @@ impl Page {
             "Escape" => (27, None),
             other => (0, Some(other)),
         };
-        let down = json!({ "type": "keyDown", "key": key, "text": text, "windowsVirtualKeyCode": code });
+        let mut down = json!({ "type": "keyDown", "key": key, "windowsVirtualKeyCode": code });
+        if let Some(text) = text {
+            down["text"] = json!(text);
+        }
         self.call("Input.dispatchKeyEvent", down).await?;
         self.call("Input.dispatchKeyEvent", json!({ "type": "keyUp", "key": key })).await?;
         Ok(())

@@ -29,7 +29,7 @@ use axum::response::{IntoResponse, Redirect, Response};
 use axum::routing::get;
 
 use super::answer::Refusal;
-use super::person::{Person, Role};
+use super::person::{ANONYMOUS, Person, Role};
 use super::{HttpOptions, Shared};
 use crate::options::AccessOptions;
 pub(super) use headers::headers;
@@ -77,7 +77,7 @@ impl Guard {
         let session = self.sessions.person(headers, SystemTime::now());
         let anonymous = || {
             let role = self.access.anonymous?;
-            Some(Person { name: "anonymous".to_owned(), role })
+            Some(Person { name: ANONYMOUS.to_owned(), role })
         };
         let person = session.or_else(anonymous).ok_or_else(|| unknown("nobody has signed in", false))?;
         own_site(method, headers)?;

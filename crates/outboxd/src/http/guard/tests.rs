@@ -5,9 +5,11 @@ use axum::middleware::from_fn;
 use axum::routing::{get, post};
 use hyper::service::Service as _;
 use hyper_util::service::TowerToHyperService;
+use tokio_util::sync::CancellationToken;
 
 use super::*;
 use crate::http::answer::as_page;
+use crate::http::pages::Board;
 use crate::http::person::Operator;
 use crate::http::tests::options;
 use crate::options::PersonOptions;
@@ -26,7 +28,8 @@ fn shared(change: impl FnOnce(&mut AccessOptions)) -> Arc<Shared> {
     change(&mut options.access);
     let guard = Guard::new(&options).unwrap();
     let office = options.office.clone();
-    Arc::new(Shared { options, publishers: Default::default(), guard, board: Default::default(), office })
+    let board = Arc::new(Board::new(CancellationToken::new()));
+    Arc::new(Shared { options, publishers: Default::default(), guard, board, office })
 }
 
 fn router(shared: &Arc<Shared>) -> Router {

@@ -51,11 +51,15 @@ fn detail(entry: &AuditEntry) -> String {
         Value::Null => String::new(),
         Value::String(text) => text.clone(),
         Value::Object(all) => {
-            let pairs = all.iter().filter(|(name, value)| *name != "act" && !value.is_null());
+            let pairs = all.iter().filter(|(name, value)| *name != "act" && says_something(value));
             pairs.map(|(name, value)| format!("{name} {}", in_words(value))).collect::<Vec<_>>().join(" · ")
         }
         other => other.to_string(),
     }
+}
+
+fn says_something(value: &Value) -> bool {
+    !value.is_null() && value.as_array().is_none_or(|all| !all.is_empty())
 }
 
 fn in_words(value: &Value) -> String {
@@ -64,6 +68,7 @@ fn in_words(value: &Value) -> String {
         Value::Object(all) if all.is_empty() => "all".to_owned(),
         Value::Object(all) => all
             .iter()
+            .filter(|(_, value)| says_something(value))
             .map(|(name, value)| format!("{name}={}", in_words(value)))
             .collect::<Vec<_>>()
             .join(" "),

@@ -1,9 +1,11 @@
 //! What is to be done to many at once: first a look at what is meant, then the deed, then what came of it.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use askama::Template;
 use axum::extract::{Form, Query, State};
+use axum::http::StatusCode;
 use axum::response::Response;
 use outbox::admin::{Repair, Stand};
 use outbox::letters::Act;
@@ -21,6 +23,9 @@ use crate::ops::failures::{Group, Place};
 use crate::ops::messages::{ListRequest, list};
 use crate::ops::repair::{RepairRequest, repair};
 use crate::ops::{Office, Selection};
+
+/// So long somebody waits for what they pressed.
+const PATIENCE: Duration = Duration::from_secs(20);
 
 /// So many are shown of what is meant.
 const SAMPLE: u32 = 5;
@@ -284,6 +289,22 @@ impl Preview {
     }
 }
 
+/// Does something to its end, also when the browser is gone: what is written down as begun must not be left half done.
+/// Nothing, if it takes longer than anybody should look at an empty page.
+pub(super) async fn to_the_end<T: Send + 'static>(
+    deed: impl Future<Output = Result<T, Refusal>> + Send + 'static,
+) -> Result<Option<T>, Refusal> {
+    match tokio::time::timeout(PATIENCE, tokio::spawn(deed)).await {
+        Ok(Ok(done)) => done.map(Some),
+        Ok(Err(panic)) => {
+            tracing::error!(%panic, "a request ended by a bug");
+            let help = "see the log, and report it";
+            Err(Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, "it ended by a bug", help))
+        }
+        Err(_) => Ok(None),
+    }
+}
+
 fn unknown() -> Refusal {
     Refusal::bad("nobody knows how to do that", "go back to the page and press a button there")
 }
@@ -311,7 +332,14 @@ pub(super) async fn act(
     if !deed.is_known() {
         return Err(unknown());
     }
-    let meant = deed.carry_out(&shared.options.office, &person.name, false).await?;
+    let (office, theirs) = (shared.office.clone(), deed.clone());
+    let carried_out = to_the_end(async move { theirs.carry_out(&office, &person.name, false).await }).await?;
+    let Some(meant) = carried_out else {
+        return Ok(done(
+            back(&deed.back),
+            "It takes a while and goes on by itself; the audit tells when it is done.",
+        ));
+    };
     let verb = match deed.verb.as_str() {
         "retry" => "Retried",
         "skip" => "Skipped",

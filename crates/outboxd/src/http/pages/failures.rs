@@ -7,7 +7,7 @@ use axum::extract::{Form, Path, Query, State};
 use axum::response::Response;
 use serde::Deserialize;
 
-use super::deed::Deed;
+use super::deed::{Deed, to_the_end};
 use super::frame::{Frame, done, page};
 use super::message::may_see;
 use super::payload::Payload;
@@ -238,9 +238,9 @@ pub(super) async fn edit(
         let help = "who may is set by 'payloads' of [http]; the command line edits, too";
         return Err(Refusal::new(axum::http::StatusCode::FORBIDDEN, "nobody sees payloads here", help));
     }
-    let office = &shared.options.office;
     // A browser writes the end of a line in its own way.
     let payload = Some(payload.replace("\r\n", "\n"));
+    let here = format!("/failures/errors/{sink}/{id}");
     let request = EditRequest {
         id: id.clone(),
         sink: Some(sink.clone()),
@@ -248,14 +248,19 @@ pub(super) async fn edit(
         payload_base64: None,
         dry_run: false,
     };
-    let edited = errors::edit(office, request, &person.name).await?;
-    let changed = if edited.changed == 1 { "Its payload is changed" } else { "It had that payload already" };
-    let here = format!("/failures/errors/{sink}/{id}");
-    if then != "retry" {
-        return Ok(done(&here, &format!("{changed}. The first one is kept.")));
-    }
-    let chosen = Chosen { sink: Some(sink), ..Chosen::default() };
-    let request = RetryRequest { ids: vec![id], chosen, rate: None, dry_run: false };
-    let sent = errors::retry(office, request, &person.name, &|_| {}).await?;
-    Ok(done(&here, &format!("{changed}, and it is sent back: {} of {}.", sent.changed, sent.matched)))
+    let retry = (then == "retry").then(|| {
+        let chosen = Chosen { sink: Some(sink), ..Chosen::default() };
+        RetryRequest { ids: vec![id], chosen, rate: None, dry_run: false }
+    });
+    let office = shared.office.clone();
+    let carried_out = async move {
+        let edited = errors::edit(&office, request, &person.name).await?;
+        let changed =
+            if edited.changed == 1 { "Its payload is changed" } else { "It had that payload already" };
+        let Some(retry) = retry else { return Ok(format!("{changed}. The first one is kept.")) };
+        let sent = errors::retry(&office, retry, &person.name, &|_| {}).await?;
+        Ok(format!("{changed}, and it is sent back: {} of {}.", sent.changed, sent.matched))
+    };
+    let said = to_the_end(carried_out).await?;
+    Ok(done(&here, said.as_deref().unwrap_or("It takes a while and goes on by itself.")))
 }

@@ -12,7 +12,7 @@ use percent_encoding::{NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode
 use super::truth::{Truth, truth};
 use crate::http::Shared;
 use crate::http::answer::Refusal;
-use crate::http::person::{Person, Role};
+use crate::http::person::{ANONYMOUS, Person, Role};
 
 /// The cookie with what was just done, for the next page.
 const SAID: &str = "outboxd_said";
@@ -60,6 +60,11 @@ impl Frame {
     /// Whether whoever looks may also repair.
     pub fn may_repair(&self) -> bool {
         self.person.role >= Role::Operator
+    }
+
+    /// Whether nobody has signed in, nor has to.
+    pub fn is_anonymous(&self) -> bool {
+        self.person.name == ANONYMOUS
     }
 
     /// Where one can go, and whether one is there.

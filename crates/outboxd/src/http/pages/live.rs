@@ -18,12 +18,17 @@ use tokio_util::sync::CancellationToken;
 
 use super::doctor::LastLook;
 use super::history::{History, Minute, Point, Sample};
+use super::stands::Stands;
 use crate::health::Health;
 use crate::http::Shared;
 use crate::http::person::Person;
+use crate::ops::Office;
 
 /// How often a sample is taken.
 const PAUSE: Duration = Duration::from_secs(5);
+
+/// What is dead is counted at every so many samples.
+const COUNTED_EVERY: u64 = 3;
 
 /// A stream ends after this time, and the browser asks again: nobody who has signed out is told for longer.
 const STREAM: Duration = Duration::from_secs(5 * 60);
@@ -95,9 +100,15 @@ impl Board {
 }
 
 /// Samples until the stop.
-pub async fn keep(board: Arc<Board>, health: Arc<Health>) {
+pub async fn keep(board: Arc<Board>, health: Arc<Health>, office: Arc<Office>) {
     let stop = board.stop.clone();
-    loop {
+    for round in 0_u64.. {
+        // What is dead changes seldom, and to count it costs a database something.
+        if round.is_multiple_of(COUNTED_EVERY)
+            && stop.run_until_cancelled(Stands::read(&office, &board)).await.is_none()
+        {
+            return;
+        }
         board.sample(&health);
         if stop.run_until_cancelled(tokio::time::sleep(PAUSE)).await.is_none() {
             return;

@@ -47,7 +47,7 @@ fn minute(at: &i64) -> String {
 
 /// The overview.
 pub(super) async fn overview(State(shared): State<Arc<Shared>>, mut frame: Frame) -> Response {
-    let stands = Stands::read(&shared).await;
+    let stands = Stands::read(&shared.office, &shared.board).await;
     let judged = shared.options.health.judged();
     // What was just counted is the truth.
     frame.truth = truth(&judged, shared.board.dead());

@@ -34,7 +34,8 @@ impl Pipes {
 /// The pipes.
 pub(super) async fn pipes(State(shared): State<Arc<Shared>>, frame: Frame) -> Response {
     let (office, health) = (&shared.options.office, &shared.options.health);
-    let (shown, stands) = futures_util::join!(ops::pipes::pipes(office, health), Stands::read(&shared));
+    let (shown, stands) =
+        futures_util::join!(ops::pipes::pipes(office, health), Stands::read(&shared.office, &shared.board));
     page(&frame.clone(), &Pipes { frame, shown, stands })
 }
 

@@ -2,7 +2,8 @@
 
 use jiff::Timestamp;
 
-use crate::http::Shared;
+use super::live::Board;
+use crate::ops::Office;
 use crate::ops::status::{Status, StatusRequest, status};
 
 /// How the pipes stand.
@@ -38,8 +39,8 @@ impl Lane {
 
 impl Stands {
     /// Asks the outboxes; how many are dead is told to all pages.
-    pub(super) async fn read(shared: &Shared) -> Self {
-        let asked = status(&shared.options.office, &StatusRequest::default()).await;
+    pub(super) async fn read(office: &Office, board: &Board) -> Self {
+        let asked = status(office, &StatusRequest::default()).await;
         let stands = match asked {
             Ok(status) => Self::of(status),
             Err(trouble) => {
@@ -48,7 +49,7 @@ impl Stands {
             }
         };
         if stands.troubles.is_empty() {
-            shared.board.set_dead(stands.sum(|lane| lane.dead));
+            board.set_dead(stands.sum(|lane| lane.dead));
         }
         stands
     }

@@ -85,6 +85,10 @@ fn handled(one: &Handled) -> Step {
 
 fn waiting(one: &Waiting) -> Step {
     let why = one.cause.as_ref().map(Cause::to_string).unwrap_or_default();
+    if one.attempts == 0 {
+        let more = "an earlier message of its key is not done";
+        return Step::new("warn", None, format!("It waits in '{}'", one.place)).more(more);
+    }
     let what = format!("It waits in '{}' for its next attempt", one.place);
     Step { due: one.due, ..Step::new("warn", one.failed_at, what).more(why) }
 }
