@@ -4,6 +4,7 @@
 //! [`backends`] turns the plan into sources and sinks of the library, [`cli`] holds the verbs.
 #![allow(unreachable_pub, reason = "a program exports nothing: `pub` is for its other modules")]
 
+mod alerts;
 mod backends;
 mod cli;
 mod config;
@@ -48,6 +49,7 @@ fn main() -> ExitCode {
     };
     let ended =
         runtime.block_on(run_verb(cli, &mut output)).and_then(|exit| Ok(output.flush().map(|()| exit)?));
+    logging::finish();
     // Something that hangs in a blocking call must not keep the program from ending.
     runtime.shutdown_background();
     ended.unwrap_or_else(|error| {

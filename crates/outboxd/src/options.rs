@@ -1,5 +1,6 @@
 //! What can be set, and what holds when it is not: every default of the program is here.
 
+mod alerts;
 mod broker;
 mod handler;
 
@@ -15,6 +16,7 @@ use outbox::{Group, Limits, Policy};
 
 use crate::secret::{MASK, is_secret_name};
 
+pub use alerts::{ALERTS_EVERY, AlertLimits};
 pub use broker::{
     Argument, BindOptions, Envelope, FormOptions, GroupOptions, WorkQueueOptions, dead_name, prefetch_for,
 };

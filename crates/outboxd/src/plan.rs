@@ -1,6 +1,7 @@
 //! From the configuration to a checked plan: every name leads somewhere, every kind fits, nothing is
 //! contradictory. Whoever holds a [`Plan`] need not check again.
 
+mod alerts;
 mod broker;
 mod handler;
 mod inbox;
@@ -24,6 +25,7 @@ use crate::options::{ErrorLogOptions, LogOptions, PipeOptions, prefetch_for};
 use crate::reader::{Reader, Section};
 use crate::secret::mask;
 
+pub use alerts::AlertsPlan;
 pub use inbox::InboxPlan;
 pub use server::{AuditPlan, HttpPlan, PublisherPlan};
 pub use sink::{SinkPlan, Target};
@@ -50,6 +52,8 @@ pub struct Plan {
     pub publishers: BTreeMap<String, PublisherPlan>,
     /// Where repairs are written down, if that is known.
     pub audit: Option<AuditPlan>,
+    /// Who is told when something is wrong, if anybody is.
+    pub alerts: Option<AlertsPlan>,
 }
 
 /// A plan, and what somebody should look at though it can be used.
@@ -206,6 +210,7 @@ impl Checker<'_> {
         self.unread_figures(&sinks, config.http.is_some(), &places);
         let http = self.http(config.http, &config.publishers);
         let publishers = self.publishers(config.publishers, &sources, &sinks, &named);
+        let alerts = self.alerts(config.alerts, &sources, &sinks, &named);
         let audit = self.audit(config.audit, &connections, &sources);
         if let Some(relay) = &config.relay
             && (relay.value.trim().is_empty() || relay.value.len() > 200)
@@ -227,7 +232,7 @@ impl Checker<'_> {
                 }
             }
         }
-        Plan { relay, log: config.log, connections, sources, sinks, pipes, http, publishers, audit }
+        Plan { relay, log: config.log, connections, sources, sinks, pipes, http, publishers, audit, alerts }
     }
 
     /// A name that we put into tables, logs and metrics.
@@ -301,6 +306,8 @@ fn settled<T>(known: Known<T>) -> BTreeMap<String, T> {
     known.into_iter().filter_map(|(name, value)| Some((name, value?))).collect()
 }
 
+#[cfg(test)]
+mod alerts_tests;
 #[cfg(test)]
 mod broker_tests;
 #[cfg(test)]

@@ -14,7 +14,7 @@ use serde_json::{Map, Value, json};
 use crate::options::{
     GROUP_WORDS, LEVELS, LogFormat, ON_DEAD_WORDS, ORDER_WORDS, OUTAGE_WORDS, Start, TemplateOptions, word,
 };
-use crate::plan::{HttpPlan, Layout, PipePlan, Plan, PublisherPlan};
+use crate::plan::{AlertsPlan, HttpPlan, Layout, PipePlan, Plan, PublisherPlan};
 use crate::quantity::show_duration;
 use crate::secret::MASK;
 use sink::show_sink;
@@ -46,6 +46,9 @@ pub fn effective(plan: &Plan) -> Value {
     }
     if let Some(audit) = plan.audit.as_ref().filter(|audit| audit.chosen) {
         shown["audit"] = json!({ "on": audit.connection.name });
+    }
+    if let Some(alerts) = &plan.alerts {
+        shown["alerts"] = show_alerts(alerts);
     }
     if let Some(relay) = &plan.relay {
         shown["relay"] = json!({ "name": relay });
@@ -86,6 +89,24 @@ fn show_publisher(publisher: &PublisherPlan) -> Value {
         "keep": publisher.keep,
         "timeout": show_duration(publisher.timeout),
     })
+}
+
+fn show_alerts(alerts: &AlertsPlan) -> Value {
+    let limits = &alerts.limits;
+    without_nulls(json!({
+        "to": some_list(alerts.to.clone()),
+        "into": alerts.into,
+        "every": show_duration(alerts.every),
+        "limits": {
+            "dead_letters": limits.dead_letters,
+            "errors": limits.errors,
+            "pending": limits.pending,
+            "oldest": show_duration(limits.oldest),
+            "dispatch": show_duration(limits.dispatch),
+            "processing": show_duration(limits.processing),
+            "error_percent": limits.error_percent,
+        },
+    }))
 }
 
 fn show_retention(retention: Option<Duration>) -> String {

@@ -2,6 +2,7 @@
 
 mod repair;
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -214,6 +215,9 @@ pub struct RunArgs {
     /// Only this pipe; may be repeated. The HTTP server is up only for metrics and publishers of these pipes
     #[arg(long, value_name = "NAME")]
     pub pipe: Vec<String>,
+    /// Listens for HTTP here, whatever [http] says; also with --pipe
+    #[arg(long, value_name = "ADDRESS", conflicts_with = "once")]
+    pub listen: Option<SocketAddr>,
 }
 
 /// Flags of `demo`.
