@@ -3,7 +3,7 @@
 mod layer;
 mod sums;
 
-use std::io;
+use std::io::{self, IsTerminal as _};
 
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
@@ -25,15 +25,40 @@ pub fn start(options: LogOptions, global: &Global) {
     // became of it is told by the sink.
     let filter = EnvFilter::new(format!("{others},lapin=off,outbox={level},outboxd={level}"));
     let lines = fmt::layer().with_writer(io::stderr).with_target(false);
-    let lines = match options.format {
-        LogFormat::Text => lines.with_ansi(use_color(global.color)).boxed(),
-        LogFormat::Json => lines.json().flatten_event(true).boxed(),
+    let lines = if is_json(global.log_format.unwrap_or(options.format), io::stderr().is_terminal()) {
+        lines.json().flatten_event(true).boxed()
+    } else {
+        lines.with_ansi(use_color(global.color)).boxed()
     };
     // A second start cannot happen outside of tests, and would change nothing.
     let _ = tracing_subscriber::registry().with(filter).with(Repeated::new()).with(lines).try_init();
 }
 
-/// What verbs other than `run` log, unless asked for more: a warning belongs on the screen, progress does not.
+/// A person who looks on reads text; whoever collects lines wants to take them apart.
+fn is_json(format: LogFormat, is_terminal: bool) -> bool {
+    match format {
+        LogFormat::Auto => !is_terminal,
+        LogFormat::Text => false,
+        LogFormat::Json => true,
+    }
+}
+
+/// What verbs other than `run` log, unless asked for more: a warning belongs on the screen, progress does not. The rest of
+/// what they say there is text, so their log is too unless JSON was chosen.
 pub fn for_verbs(format: LogFormat) -> LogOptions {
+    let format = if format == LogFormat::Auto { LogFormat::Text } else { format };
     LogOptions { format, level: 1 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a8_a_terminal_gets_text_and_everybody_else_json_unless_it_was_chosen() {
+        assert!(!is_json(LogFormat::Auto, true) && is_json(LogFormat::Auto, false));
+        assert!(!is_json(LogFormat::Text, false) && is_json(LogFormat::Json, true));
+        assert_eq!(for_verbs(LogFormat::Auto).format, LogFormat::Text);
+        assert_eq!(for_verbs(LogFormat::Json).format, LogFormat::Json);
+    }
 }

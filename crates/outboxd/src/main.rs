@@ -36,7 +36,7 @@ use outbox::admin::Repair;
 use cli::args::{Cli, ConfigVerb, Verb};
 use cli::audit::args::AuditVerb;
 use cli::output::Output;
-use options::LogOptions;
+use options::{LogFormat, LogOptions};
 use plan::Checked;
 use trouble::{Exit, report};
 
@@ -89,7 +89,7 @@ async fn run_verb(cli: Cli, output: &mut Output) -> anyhow::Result<ExitCode> {
         }
         Verb::Demo(mut args) => {
             // It tells by itself what happens, so only what it does not expect is logged.
-            logging::start(LogOptions { level: 0, ..LogOptions::default() }, global);
+            logging::start(LogOptions { level: 0, format: LogFormat::Text }, global);
             args.format = global.format;
             return demo::run(args).await;
         }

@@ -312,6 +312,8 @@ pub const PUBLISH_TIMEOUT: Duration = Duration::from_secs(2);
 /// How log lines look.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LogFormat {
+    /// Text on a terminal, JSON otherwise.
+    Auto,
     /// For people.
     Text,
     /// One JSON object a line.
@@ -320,7 +322,8 @@ pub enum LogFormat {
 
 impl LogFormat {
     /// The words for it in the configuration.
-    pub const WORDS: [(&'static str, Self); 2] = [("text", Self::Text), ("json", Self::Json)];
+    pub const WORDS: [(&'static str, Self); 3] =
+        [("auto", Self::Auto), ("text", Self::Text), ("json", Self::Json)];
 }
 
 /// The levels of the log, from the quietest.
@@ -337,6 +340,6 @@ pub struct LogOptions {
 
 impl Default for LogOptions {
     fn default() -> Self {
-        Self { format: LogFormat::Text, level: 2 }
+        Self { format: LogFormat::Auto, level: 2 }
     }
 }

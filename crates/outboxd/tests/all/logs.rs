@@ -1,5 +1,6 @@
 //! What the log of `run` says when the same goes wrong again and again.
 
+use serde_json::Value;
 use sqlx::{AssertSqlSafe, Connection, SqliteConnection};
 
 use crate::program::{Program, RELAY};
@@ -28,4 +29,16 @@ async fn a8_a_thousand_failures_make_few_lines_with_the_right_sum() {
     assert!(!sums.is_empty() && sums.len() < 20, "{}", ran.stderr);
     assert_eq!(sums.iter().map(|line| summed(line)).sum::<u64>(), 999, "{}", ran.stderr);
     assert!(sums.iter().all(|line| line.contains("pipe=\"relay\"") && line.contains(" WARN ")), "{sums:#?}");
+}
+
+#[test]
+fn a8_where_nobody_looks_on_the_log_is_one_json_object_a_line() {
+    let program = Program::migrated(RELAY);
+    program.send("a");
+    let ran = Program::finish(program.command(&["run", "--once"]).env_remove("OUTBOXD_LOG_FORMAT"));
+    assert!(ran.stderr.lines().count() > 2, "{ran:#?}");
+    for line in ran.stderr.lines() {
+        let said: Value = serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"));
+        assert!(said["level"].is_string() && said["message"].is_string(), "{said}");
+    }
 }

@@ -14,6 +14,7 @@ pub use repair::{By, Consent, PurgeArgs, RepairArgs, ReplayArgs};
 use super::audit::args::AuditVerb;
 use super::dlq::args::DlqVerb;
 use super::errors::args::ErrorsVerb;
+use crate::options::LogFormat;
 use crate::quantity::parse_duration;
 use crate::secret::SecretUrl;
 
@@ -62,6 +63,14 @@ pub struct Global {
     /// Whether to use colour on standard error; NO_COLOR is honoured
     #[arg(long, global = true, value_enum, default_value_t = Color::Auto)]
     pub color: Color,
+    /// How the log is written to standard error; goes before [log] of the configuration
+    #[arg(long, global = true, env = "OUTBOXD_LOG_FORMAT", value_parser = parse_log_format, value_name = "FORMAT")]
+    pub log_format: Option<LogFormat>,
+}
+
+fn parse_log_format(word: &str) -> Result<LogFormat, String> {
+    let known = LogFormat::WORDS.iter().find(|(known, _)| *known == word);
+    known.map(|(_, format)| *format).ok_or_else(|| "known are auto, text and json".to_owned())
 }
 
 /// How data is written.
