@@ -102,7 +102,7 @@ async fn hand_over(cursor: impl Fn(&str) -> Box<dyn Source>) -> BTreeMap<String,
     let _installed = metrics::set_default_local_recorder(&recorder);
     let taken = async |source: &dyn Source| {
         let give_up_at = Instant::now() + Duration::from_secs(60);
-        while source.claim(1).await.unwrap().messages().is_empty() {
+        while source.claim(1).await.unwrap().messages.is_empty() {
             assert!(Instant::now() < give_up_at, "the cursor was never had");
             tokio::time::sleep(Duration::from_millis(20)).await;
         }

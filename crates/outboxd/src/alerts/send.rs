@@ -107,13 +107,19 @@ async fn carry(to: String, way: Way, mut waiting: Receiver<Message>, stop: Cance
             }
             let pause = tokio::time::sleep(AGAIN.delay(failures, rand::random()));
             if stop.run_until_cancelled(pause).await.is_none() {
-                let left = waiting.len() + 1;
-                return tracing::warn!(to, left, "stopping before every alert was sent");
+                return leave(&to, waiting.len() + 1);
             }
         }
         if failures > 0 {
             tracing::info!(to, failures, "alerts can be sent again");
         }
+    }
+    leave(&to, waiting.len());
+}
+
+fn leave(to: &str, left: usize) {
+    if left > 0 {
+        tracing::warn!(to, left, "stopping before every alert was sent");
     }
 }
 

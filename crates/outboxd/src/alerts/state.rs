@@ -162,8 +162,9 @@ mod tests {
     fn d7_an_alert_is_told_once_when_it_begins_and_once_when_it_is_over() {
         let state = &mut State::default();
         let (one, two) = (seen("a", Some("one")), seen("a", Some("two")));
-        assert_eq!(told(state, DEAD, &[one.clone()], 0, true), [("firing", "one".to_owned())]);
-        assert_eq!(told(state, DEAD, &[one], 10, true), []);
+        let one = [one];
+        assert_eq!(told(state, DEAD, &one, 0, true), [("firing", "one".to_owned())]);
+        assert_eq!(told(state, DEAD, &one, 10, true), []);
         assert_eq!(told(state, DEAD, &[two], 20, true), [], "it is the same, with another number");
         let other = seen("b", Some("other"));
         let changes = told(state, DEAD, &[other], 30, true);

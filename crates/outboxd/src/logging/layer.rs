@@ -84,6 +84,8 @@ impl<S: Subscriber> Layer<S> for Repeated {
 #[derive(Default)]
 struct Line {
     about: About,
+    /// Fields that are names, which are told apart also where they differ by a number only.
+    names: String,
     /// The other fields, save for those that are another one each time.
     rest: String,
 }
@@ -91,29 +93,39 @@ struct Line {
 impl Line {
     fn gist(&self) -> String {
         let About { message, pipe, source, cause } = &self.about;
-        // Names are told apart also where they differ by a number only.
-        let names = [pipe, source].map(|name| name.as_deref().unwrap_or_default()).join("\n");
-        let gist = gist(&format!("{message}\n{}\n{}", cause.as_deref().unwrap_or_default(), self.rest));
-        format!("{names}\n{gist}")
+        let or_none = |name: &Option<String>| name.clone().unwrap_or_default();
+        let gist = gist(&format!("{message}\n{}\n{}", or_none(cause), self.rest));
+        format!("{}\n{}\n{}{gist}", or_none(pipe), or_none(source), self.names)
+    }
+
+    /// Whether it is one of those that are told of by themselves.
+    fn take(&mut self, name: &str, value: &str) -> bool {
+        let value = || Some(value.to_owned());
+        match name {
+            "message" => self.about.message = value().unwrap_or_default(),
+            "pipe" => self.about.pipe = value(),
+            "source" => self.about.source = value(),
+            "cause" | "error" => self.about.cause = value(),
+            // Which message it is, and how often it was tried, makes no other line of it.
+            "id" | "type" | "key" | "attempts" => {}
+            _ => return false,
+        }
+        true
     }
 }
 
 impl Visit for Line {
     fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
-        self.record_str(field, &format!("{value:?}"));
+        let value = format!("{value:?}");
+        if !self.take(field.name(), &value) {
+            // Writing to a string cannot fail.
+            let _ = writeln!(self.rest, "{}={value}", field.name());
+        }
     }
 
     fn record_str(&mut self, field: &Field, value: &str) {
-        let value_of = || Some(value.to_owned());
-        match field.name() {
-            "message" => self.about.message = value.to_owned(),
-            "pipe" => self.about.pipe = value_of(),
-            "source" => self.about.source = value_of(),
-            "cause" | "error" => self.about.cause = value_of(),
-            // Which message it is, how often and how long, makes no other line of it.
-            "id" | "type" | "key" | "attempts" => {}
-            // Writing to a string cannot fail.
-            name => drop(write!(self.rest, "{name}={value}\n")),
+        if !self.take(field.name(), value) {
+            let _ = writeln!(self.names, "{}={value}", field.name());
         }
     }
 }
