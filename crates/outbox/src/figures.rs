@@ -127,6 +127,7 @@ pub(crate) fn duplicate(consumer: &str) {
 }
 
 /// A cursor, which has the name of its pipe, was taken over.
+#[cfg(any(feature = "sqlite", feature = "postgres"))]
 pub(crate) fn takeover(cursor: &str) {
     counter!(TAKEOVERS, "pipe" => cursor.to_owned()).increment(1);
 }

@@ -40,6 +40,7 @@ pub(crate) fn duplicate(consumer: &str, id: &MessageId) {
 }
 
 /// A cursor was taken from somebody whose lease was over, and who has not given it back.
+#[cfg(any(feature = "sqlite", feature = "postgres"))]
 pub(crate) fn takeover(cursor: &str, before: &str) {
     tracing::info!(cursor, before, "took the cursor over: the lease of its owner was over");
     #[cfg(feature = "metrics")]
