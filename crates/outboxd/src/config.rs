@@ -3,6 +3,7 @@
 //! Reading knows sections, keys and types; what refers to what is the business of [`crate::plan`].
 
 mod access;
+mod alerts;
 mod broker;
 mod handler;
 mod inbox;
@@ -21,6 +22,7 @@ use crate::reader::Section;
 use crate::secret::Secret;
 
 pub use access::AccessConfig;
+pub use alerts::AlertsConfig;
 pub use inbox::{InboxConfig, InboxPlace};
 pub use pipe::PipeConfig;
 use pipe::read_pipe;
@@ -46,6 +48,8 @@ pub struct Config {
     pub publishers: Vec<PublisherConfig>,
     /// `[audit]`
     pub audit: Option<AuditConfig>,
+    /// `[alerts]`
+    pub alerts: Option<AlertsConfig>,
     /// `[log]`
     pub log: LogOptions,
     /// `[relay] name`
@@ -90,6 +94,7 @@ impl Config {
             config.publishers = section.named_sections().into_iter().map(read).collect();
         }
         config.audit = root.section("audit").map(server::read_audit);
+        config.alerts = root.section("alerts").map(alerts::read_alerts);
         if let Some(section) = root.section("log") {
             section.choice("format", &LogFormat::WORDS, &mut config.log.format);
             section.choice("level", &LEVELS, &mut config.log.level);

@@ -4,6 +4,7 @@
 //! [`backends`] turns the plan into sources and sinks of the library, [`cli`] holds the verbs.
 #![allow(unreachable_pub, reason = "a program exports nothing: `pub` is for its other modules")]
 
+mod alerts;
 mod backends;
 mod cli;
 mod config;
@@ -39,7 +40,7 @@ use cli::args::{Cli, ConfigVerb, Verb};
 use cli::audit::args::AuditVerb;
 use cli::output::Output;
 use ops::Office;
-use options::LogOptions;
+use options::{LogFormat, LogOptions};
 use plan::Checked;
 use trouble::{Exit, report};
 
@@ -52,6 +53,7 @@ fn main() -> ExitCode {
     };
     let ended =
         runtime.block_on(run_verb(cli, &mut output)).and_then(|exit| Ok(output.flush().map(|()| exit)?));
+    logging::finish();
     // Something that hangs in a blocking call must not keep the program from ending.
     runtime.shutdown_background();
     ended.unwrap_or_else(|error| {
@@ -96,7 +98,7 @@ async fn run_verb(cli: Cli, output: &mut Output) -> anyhow::Result<ExitCode> {
         }
         Verb::Demo(mut args) => {
             // It tells by itself what happens, so only what it does not expect is logged.
-            logging::start(LogOptions { level: 0, ..LogOptions::default() }, global);
+            logging::start(LogOptions { level: 0, format: LogFormat::Text }, global);
             args.format = global.format;
             return demo::run(args).await;
         }

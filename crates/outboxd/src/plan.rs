@@ -2,6 +2,7 @@
 //! contradictory. Whoever holds a [`Plan`] need not check again.
 
 mod access;
+mod alerts;
 mod broker;
 mod handler;
 mod inbox;
@@ -25,6 +26,7 @@ use crate::options::{ErrorLogOptions, LogOptions, PipeOptions, prefetch_for};
 use crate::reader::{Reader, Section};
 use crate::secret::mask;
 
+pub use alerts::AlertsPlan;
 pub use inbox::InboxPlan;
 pub use server::{AuditPlan, HttpPlan, PublisherPlan};
 pub use sink::{SinkPlan, Target};
@@ -51,6 +53,8 @@ pub struct Plan {
     pub publishers: BTreeMap<String, PublisherPlan>,
     /// Where repairs are written down, if that is known.
     pub audit: Option<AuditPlan>,
+    /// Who is told when something is wrong, if anybody is.
+    pub alerts: Option<AlertsPlan>,
 }
 
 /// A plan, and what somebody should look at though it can be used.
@@ -207,6 +211,7 @@ impl Checker<'_> {
         self.unread_figures(&sinks, config.http.is_some(), &places);
         let http = self.http(config.http, &config.publishers);
         let publishers = self.publishers(config.publishers, &sources, &sinks, &named);
+        let alerts = self.alerts(config.alerts, &sources, &sinks, &named);
         let audit = self.audit(config.audit, &connections, &sources);
         if let Some(relay) = &config.relay
             && (relay.value.trim().is_empty() || relay.value.len() > 200)
@@ -228,7 +233,7 @@ impl Checker<'_> {
                 }
             }
         }
-        Plan { relay, log: config.log, connections, sources, sinks, pipes, http, publishers, audit }
+        Plan { relay, log: config.log, connections, sources, sinks, pipes, http, publishers, audit, alerts }
     }
 
     /// A name that we put into tables, logs and metrics.
@@ -304,6 +309,8 @@ fn settled<T>(known: Known<T>) -> BTreeMap<String, T> {
 
 #[cfg(test)]
 mod access_tests;
+#[cfg(test)]
+mod alerts_tests;
 #[cfg(test)]
 mod broker_tests;
 #[cfg(test)]

@@ -15,7 +15,7 @@ use crate::options::{
     ANONYMOUS_WORDS, GROUP_WORDS, LEVELS, LogFormat, ON_DEAD_WORDS, ORDER_WORDS, OUTAGE_WORDS, PAYLOAD_WORDS,
     PersonOptions, Start, TemplateOptions, word,
 };
-use crate::plan::{HttpPlan, Layout, PipePlan, Plan, PublisherPlan};
+use crate::plan::{AlertsPlan, HttpPlan, Layout, PipePlan, Plan, PublisherPlan};
 use crate::quantity::show_duration;
 use crate::secret::MASK;
 use sink::show_sink;
@@ -47,6 +47,9 @@ pub fn effective(plan: &Plan) -> Value {
     }
     if let Some(audit) = plan.audit.as_ref().filter(|audit| audit.chosen) {
         shown["audit"] = json!({ "on": audit.connection.name });
+    }
+    if let Some(alerts) = &plan.alerts {
+        shown["alerts"] = show_alerts(alerts);
     }
     if let Some(relay) = &plan.relay {
         shown["relay"] = json!({ "name": relay });
@@ -104,6 +107,24 @@ fn show_publisher(publisher: &PublisherPlan) -> Value {
         "keep": publisher.keep,
         "timeout": show_duration(publisher.timeout),
     })
+}
+
+fn show_alerts(alerts: &AlertsPlan) -> Value {
+    let limits = &alerts.limits;
+    without_nulls(json!({
+        "to": some_list(alerts.to.clone()),
+        "into": alerts.into,
+        "every": show_duration(alerts.every),
+        "limits": {
+            "dead_letters": limits.dead_letters,
+            "errors": limits.errors,
+            "pending": limits.pending,
+            "oldest": show_duration(limits.oldest),
+            "dispatch": show_duration(limits.dispatch),
+            "processing": show_duration(limits.processing),
+            "error_percent": limits.error_percent,
+        },
+    }))
 }
 
 fn show_retention(retention: Option<Duration>) -> String {

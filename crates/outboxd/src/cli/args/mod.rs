@@ -2,6 +2,7 @@
 
 mod repair;
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -13,6 +14,7 @@ pub use repair::{By, Consent, PauseArgs, PurgeArgs, RepairArgs, ReplayArgs, Resu
 use super::audit::args::AuditVerb;
 use super::dlq::args::DlqVerb;
 use super::errors::args::ErrorsVerb;
+use crate::options::LogFormat;
 use crate::quantity::parse_duration;
 use crate::secret::SecretUrl;
 
@@ -61,6 +63,14 @@ pub struct Global {
     /// Whether to use colour on standard error; NO_COLOR is honoured
     #[arg(long, global = true, value_enum, default_value_t = Color::Auto)]
     pub color: Color,
+    /// How the log is written to standard error; goes before [log] of the configuration
+    #[arg(long, global = true, env = "OUTBOXD_LOG_FORMAT", value_parser = parse_log_format, value_name = "FORMAT")]
+    pub log_format: Option<LogFormat>,
+}
+
+fn parse_log_format(word: &str) -> Result<LogFormat, String> {
+    let known = LogFormat::WORDS.iter().find(|(known, _)| *known == word);
+    known.map(|(_, format)| *format).ok_or_else(|| "known are auto, text and json".to_owned())
 }
 
 /// How data is written.
@@ -220,6 +230,9 @@ pub struct RunArgs {
     /// Only this pipe; may be repeated. The HTTP server is up only for metrics and publishers of these pipes
     #[arg(long, value_name = "NAME")]
     pub pipe: Vec<String>,
+    /// Listens for HTTP here, whatever [http] says; also with --pipe
+    #[arg(long, value_name = "ADDRESS", conflicts_with = "once")]
+    pub listen: Option<SocketAddr>,
 }
 
 /// Flags of `demo`.
