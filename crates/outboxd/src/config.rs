@@ -10,6 +10,7 @@ mod server;
 mod sink;
 mod source;
 mod table;
+mod traces;
 
 use std::ops::RangeInclusive;
 use std::time::Duration;
@@ -26,6 +27,7 @@ pub use server::{AuditConfig, HttpConfig, PublisherConfig};
 pub use sink::{SinkConfig, TargetConfig, TemplateConfig};
 use source::read_source;
 pub use source::{LayoutConfig, SourceConfig};
+pub use traces::TracesConfig;
 
 /// A whole file.
 #[derive(Debug, Default)]
@@ -44,6 +46,8 @@ pub struct Config {
     pub publishers: Vec<PublisherConfig>,
     /// `[audit]`
     pub audit: Option<AuditConfig>,
+    /// `[traces]`
+    pub traces: Option<TracesConfig>,
     /// `[log]`
     pub log: LogOptions,
     /// `[relay] name`
@@ -88,6 +92,7 @@ impl Config {
             config.publishers = section.named_sections().into_iter().map(read).collect();
         }
         config.audit = root.section("audit").map(server::read_audit);
+        config.traces = root.section("traces").map(traces::read_traces);
         if let Some(section) = root.section("log") {
             section.choice("format", &LogFormat::WORDS, &mut config.log.format);
             section.choice("level", &LEVELS, &mut config.log.level);

@@ -16,7 +16,9 @@ pub fn start(options: LogOptions, global: &Global) {
     let others = if level == "error" { "error" } else { "warn" };
     // The AMQP driver logs every returned message with its payload, which is nobody's business here; what
     // became of it is told by the sink.
-    let filter = EnvFilter::new(format!("{others},lapin=off,outbox={level},outboxd={level}"));
+    // That of traces logs every failed request; ours are told once, when it begins and when it ends.
+    let quiet = "lapin=off,opentelemetry=off";
+    let filter = EnvFilter::new(format!("{others},{quiet},outbox={level},outboxd={level}"));
     let lines = tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr).with_target(false);
     // A second start cannot happen outside of tests, and would change nothing.
     let _ = match options.format {

@@ -24,6 +24,7 @@ mod reader;
 mod run;
 mod secret;
 mod show;
+mod traces;
 mod trouble;
 mod watch;
 

@@ -9,6 +9,7 @@ mod server;
 mod sink;
 mod source;
 mod table;
+mod traces;
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -28,6 +29,7 @@ pub use inbox::InboxPlan;
 pub use server::{AuditPlan, HttpPlan, PublisherPlan};
 pub use sink::{SinkPlan, Target};
 pub use source::{Layout, SourcePlan};
+pub use traces::TracesPlan;
 
 /// What the program is to do.
 #[derive(Debug, Clone, PartialEq)]
@@ -50,6 +52,8 @@ pub struct Plan {
     pub publishers: BTreeMap<String, PublisherPlan>,
     /// Where repairs are written down, if that is known.
     pub audit: Option<AuditPlan>,
+    /// Where spans go, if anywhere.
+    pub traces: Option<TracesPlan>,
 }
 
 /// A plan, and what somebody should look at though it can be used.
@@ -207,6 +211,7 @@ impl Checker<'_> {
         let http = self.http(config.http, &config.publishers);
         let publishers = self.publishers(config.publishers, &sources, &sinks, &named);
         let audit = self.audit(config.audit, &connections, &sources);
+        let traces = self.traces(config.traces);
         if let Some(relay) = &config.relay
             && (relay.value.trim().is_empty() || relay.value.len() > 200)
         {
@@ -227,7 +232,7 @@ impl Checker<'_> {
                 }
             }
         }
-        Plan { relay, log: config.log, connections, sources, sinks, pipes, http, publishers, audit }
+        Plan { relay, log: config.log, connections, sources, sinks, pipes, http, publishers, audit, traces }
     }
 
     /// A name that we put into tables, logs and metrics.

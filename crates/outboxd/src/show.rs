@@ -14,7 +14,7 @@ use serde_json::{Map, Value, json};
 use crate::options::{
     GROUP_WORDS, LEVELS, LogFormat, ON_DEAD_WORDS, ORDER_WORDS, OUTAGE_WORDS, Start, TemplateOptions, word,
 };
-use crate::plan::{HttpPlan, Layout, PipePlan, Plan, PublisherPlan};
+use crate::plan::{HttpPlan, Layout, PipePlan, Plan, PublisherPlan, TracesPlan};
 use crate::quantity::show_duration;
 use crate::secret::MASK;
 use sink::show_sink;
@@ -47,6 +47,9 @@ pub fn effective(plan: &Plan) -> Value {
     if let Some(audit) = plan.audit.as_ref().filter(|audit| audit.chosen) {
         shown["audit"] = json!({ "on": audit.connection.name });
     }
+    if let Some(traces) = &plan.traces {
+        shown["traces"] = show_traces(traces);
+    }
     if let Some(relay) = &plan.relay {
         shown["relay"] = json!({ "name": relay });
     }
@@ -77,6 +80,20 @@ fn show_http(http: &HttpPlan) -> Value {
     without_nulls(json!({
         "listen": http.listen.to_string(),
         "token": http.token.as_ref().map(|_| MASK),
+    }))
+}
+
+/// Of the endpoint only what cannot be secret: keys of collectors stand in paths too.
+fn show_traces(traces: &TracesPlan) -> Value {
+    let headers = traces.headers.iter().map(|(name, _)| (name.clone(), json!(MASK)));
+    let headers: Map<_, _> = headers.collect();
+    without_nulls(json!({
+        "endpoint": traces.place,
+        "headers": (!headers.is_empty()).then_some(headers),
+        "sample": traces.sample,
+        "service": traces.service,
+        "plaintext": traces.plaintext.then_some(true),
+        "ca_file": traces.ca_file,
     }))
 }
 

@@ -41,6 +41,7 @@ impl Figures {
             metrics::describe_counter!(PUBLISHED, "Messages published, by what became of them");
             outbox::figures::describe();
             crate::watch::describe();
+            crate::traces::describe();
             metrics::describe_gauge!(BUILD, "The version of this process");
             metrics::gauge!(BUILD, "version" => env!("CARGO_PKG_VERSION")).set(1.0);
             anyhow::Ok(handle)

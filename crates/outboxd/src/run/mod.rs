@@ -20,6 +20,7 @@ use crate::health::{Health, Heart, beat, look_at_sink};
 use crate::mistake::did_you_mean;
 use crate::plan::{PipePlan, Plan, Target};
 use crate::publishers;
+use crate::traces::Traces;
 use crate::trouble::{Exit, Trouble};
 use crate::watch;
 pub use worker::RECONNECT;
@@ -51,6 +52,8 @@ pub async fn run(plan: &Plan, args: &RunArgs) -> anyhow::Result<Exit> {
         }
         _ => None,
     };
+    let start = |traces| Traces::start(traces, plan, &chosen, &owner).map(Arc::new);
+    let traces = plan.traces.as_ref().map(start).transpose()?;
     let mut worst = Exit::Ok;
     let databases = Arc::new(Databases::default());
     let mut sinks = Sinks::new(databases.clone());
@@ -78,6 +81,7 @@ pub async fn run(plan: &Plan, args: &RunArgs) -> anyhow::Result<Exit> {
             once: args.once,
             health: health.clone(),
             is_served: serving.is_some(),
+            traces: traces.clone(),
         };
         tasks.spawn(worker.work());
     }
@@ -109,6 +113,9 @@ pub async fn run(plan: &Plan, args: &RunArgs) -> anyhow::Result<Exit> {
         if worst == Exit::Ok {
             worst = exit;
         }
+    }
+    if let Some(traces) = traces {
+        traces.finish().await;
     }
     until.cancel();
     heart_stop.cancel();

@@ -15,6 +15,7 @@ use crate::backends::Opened;
 use crate::health::{Health, Watched, look_at_source};
 use crate::once::{self, Lane};
 use crate::plan::{PipePlan, SourcePlan};
+use crate::traces::Traces;
 use crate::trouble::{Exit, Trouble};
 use crate::watch::Stands;
 
@@ -31,6 +32,8 @@ pub(super) struct SourceWorker {
     pub(super) health: Arc<Health>,
     /// Whether anybody can ask how the pipes are.
     pub(super) is_served: bool,
+    /// Where spans go, if anywhere.
+    pub(super) traces: Option<Arc<Traces>>,
 }
 
 impl SourceWorker {
@@ -59,7 +62,10 @@ impl SourceWorker {
         let (mut lanes, mut names) = (Vec::new(), HashMap::new());
         for (pipe, sink) in &self.pipes {
             for (source, lane) in opened.sources(pipe, &self.owner).into_iter().zip(0..) {
-                let built = build(pipe, source, sink.clone());
+                let mut built = build(pipe, source, sink.clone());
+                if let Some(spans) = self.traces.as_ref().and_then(|traces| traces.of_pipe(&pipe.name)) {
+                    built = built.watch(spans);
+                }
                 let ended = CancellationToken::new();
                 lanes.push(Lane { pipe: pipe.clone(), lane, stats: built.stats(), ended: ended.clone() });
                 let watched = self.health.pipe(&pipe.name).cloned();
