@@ -24,6 +24,7 @@ mod reader;
 mod run;
 mod secret;
 mod show;
+mod top;
 mod traces;
 mod trouble;
 mod watch;
@@ -93,6 +94,8 @@ async fn run_verb(cli: Cli, output: &mut Output) -> anyhow::Result<ExitCode> {
             return demo::run(args).await;
         }
         Verb::Status(args) => cli::status(&args, &load()?, output).await?,
+        // A log line would write over the screen.
+        Verb::Top(args) => top::top(&args, &cli::load(file)?, output).await?,
         Verb::List(args) => cli::list(&args, &load()?, output).await?,
         Verb::Show(args) => cli::show(&args, &load()?, output).await?,
         Verb::Retry(args) => cli::repair(&args, Repair::Retry, &load()?, output).await?,

@@ -39,7 +39,7 @@ pub use replay::replay;
 pub use send::send;
 pub use show::show;
 pub use show_config::show_config;
-pub use status::status;
+pub use status::{status, told};
 pub use validate::validate;
 
 use std::path::Path;

@@ -104,6 +104,19 @@ pub async fn status(args: &StatusArgs, plan: &Plan, output: &mut Output) -> anyh
     Ok(troubles.first().map_or(Exit::Ok, |first| first.exit))
 }
 
+/// The same as `--format json` prints, for whoever looks again and again: what is wrong is in it. Who runs the pipes is
+/// left out if it cannot be told.
+pub async fn told(plan: &Plan, source: Option<&str>) -> Result<Value, Trouble> {
+    let sources = choose(plan, source)?.into_iter().filter(|source| !source.is_on_broker());
+    let looks = join_all(sources.map(|source| look(plan, source, false)));
+    let (looks, instances) = join(looks, instances::read(plan, None)).await;
+    let instances = instances.unwrap_or_default();
+    Ok(json!({
+        "pipes": looks.iter().flat_map(|look| &look.rows).map(to_json).collect::<Vec<_>>(),
+        "instances": instances.map(|seen| seen.iter().map(instances::to_json).collect::<Vec<_>>()),
+    }))
+}
+
 async fn look(plan: &Plan, source: &SourcePlan, with_activity: bool) -> Look {
     let mut look = Look { source: source.name.clone(), rows: Vec::new(), activity: None, trouble: None };
     match read(plan, source).await {

@@ -38,5 +38,6 @@ mod statements;
 mod status;
 mod ticketflow;
 mod ticketflow_adr;
+mod top;
 mod traces;
 mod web;
