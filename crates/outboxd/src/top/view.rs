@@ -31,14 +31,16 @@ pub struct View {
 
 const HEADER: [&str; 9] = ["PIPE", "STATE", "PENDING", "LAG", "RATE/S", "WAIT", "DEAD", "TREND", "OWNER"];
 const KEYS: &str = "q quit   p pause the display   s sort   ? help";
-const HELP: [&str; 11] = [
+const HELP: [&str; 13] = [
     "q, Esc, Ctrl-C   quit",
-    "p                pause and go on: looking at the display, not the pipes",
+    "p                pause the display, and go on; the pipes do not care",
     "s                sort by trouble, name, rate, lag",
     "?                this help",
     "",
-    "PENDING   committed and not read yet; LAG is the age of the oldest message that is not done",
-    "RATE/S    delivered in a second, between two looks; of a queue or topic by beats, every 30 s",
+    "PENDING   committed and not read yet",
+    "LAG       age of the oldest message that is neither done nor dead",
+    "RATE/S    delivered in a second, between two looks; where only the instances",
+    "          count, as of a queue or topic, by what they tell every 30 s",
     "WAIT      set aside: for the next attempt, or behind an earlier one of the key",
     "DEAD      waits for you: outboxd list --state dead",
     "TREND     the rates before",
@@ -60,9 +62,12 @@ pub fn draw(model: &Model, view: &View, area: Rect, buffer: &mut Buffer) {
         let y = area.y.saturating_add(n);
         Rect { y, height, ..area }.intersection(area)
     };
-    let (level, truth) = model.truth();
-    let truth = view.trouble.as_ref().map_or((level, truth), |trouble| (Level::Bad, trouble.clone()));
-    Paragraph::new(printable(&truth.1)).style(colour(truth.0).bold()).render(row(0, 1), buffer);
+    let (level, truth) = match &view.trouble {
+        Some(trouble) => (Level::Bad, trouble.clone()),
+        None if view.at.is_empty() => (Level::Uneasy, "Looking …".to_owned()),
+        None => model.truth(),
+    };
+    Paragraph::new(printable(&truth)).style(colour(level).bold()).render(row(0, 1), buffer);
     Paragraph::new(heading(model, view)).dim().render(row(1, 1), buffer);
     let body = row(3, area.height.saturating_sub(if view.keys { 4 } else { 3 }));
     if view.help {

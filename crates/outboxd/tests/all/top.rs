@@ -1,7 +1,8 @@
 //! `outboxd top`: as one frame, refused where there is no terminal, and in a real one (E7).
 
 use std::io::Write as _;
-use std::process::{Command, Stdio};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::program::{PATIENCE, Program, RELAY};
@@ -61,53 +62,82 @@ fn e7_a_source_that_does_not_answer_is_shown() {
 const ENTER: &str = "\u{1b}[?1049h";
 const LEAVE: &str = "\u{1b}[?1049l";
 
-/// Runs in a terminal of 80 by 24 that `script` makes, types, and gives how it ended and all that was on the screen.
-fn in_terminal(program: &Program, prelude: &str, typed: &[&str]) -> Option<(i32, String)> {
-    if Command::new("script").arg("--version").output().is_err() {
-        eprintln!("SKIPPED: there is no `script` to make a terminal");
-        return None;
+/// A program in a terminal of 80 by 24 that `script` makes. Without it the terminal is gone, and with it the program.
+struct Terminal {
+    script: Child,
+    screen: PathBuf,
+}
+
+impl Drop for Terminal {
+    fn drop(&mut self) {
+        let _ = self.script.kill();
+        let _ = self.script.wait();
     }
-    let line = format!("stty cols 80 rows 24; {prelude} {} top --every 100ms", env!("CARGO_BIN_EXE_outboxd"));
-    let mut command = Command::new("script");
-    command.args(["--quiet", "--flush", "--return", "--command", &line]).arg(program.path("screen"));
-    command.current_dir(program.path("")).env("TERM", "xterm").env_remove("OUTBOXD_CONFIG");
-    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
-    let mut stdin = child.stdin.take().unwrap();
-    let begun = Instant::now();
-    let seen = || std::fs::read_to_string(program.path("screen")).unwrap_or_default();
-    let wait_for = |words: &str| {
-        while !seen().contains(words) {
-            assert!(begun.elapsed() < PATIENCE, "'{words}' was never shown: {:?}", seen());
+}
+
+impl Terminal {
+    /// Starts `top` there and waits until it shows something; `before` stands before the command.
+    fn start(program: &Program, before: &str) -> Option<Self> {
+        if Command::new("script").arg("--version").output().is_err() {
+            eprintln!("SKIPPED: there is no `script` to make a terminal");
+            return None;
+        }
+        let binary = env!("CARGO_BIN_EXE_outboxd");
+        let line = format!("stty cols 80 rows 24; {before} {binary} top --every 100ms");
+        let screen = program.path("screen");
+        let mut command = Command::new("script");
+        command.args(["--quiet", "--flush", "--return", "--command", &line]).arg(&screen);
+        command.current_dir(program.path("")).env("TERM", "xterm").env_remove("OUTBOXD_CONFIG");
+        let command = command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
+        let terminal = Self { script: command.spawn().unwrap(), screen };
+        terminal.wait_for("not well");
+        Some(terminal)
+    }
+
+    /// All that was ever on the screen, with what steers it: only what changes is written.
+    fn seen(&self) -> String {
+        String::from_utf8_lossy(&std::fs::read(&self.screen).unwrap_or_default()).into_owned()
+    }
+
+    fn wait_for(&self, word: &str) {
+        let begun = Instant::now();
+        while !self.seen().contains(word) {
+            assert!(begun.elapsed() < PATIENCE, "'{word}' was never shown");
             std::thread::sleep(Duration::from_millis(20));
         }
-    };
-    wait_for("relay");
-    for words in typed.chunks(2) {
-        stdin.write_all(words[0].as_bytes()).unwrap();
-        stdin.flush().unwrap();
-        if let Some(answer) = words.get(1) {
-            wait_for(answer);
-        }
     }
-    let code = child.wait().unwrap().code().unwrap_or(-1);
-    Some((code, seen()))
+
+    fn type_in(&mut self, key: &str) {
+        let stdin = self.script.stdin.as_mut().unwrap();
+        stdin.write_all(key.as_bytes()).unwrap();
+        stdin.flush().unwrap();
+    }
+
+    /// How it ended, and whether the screen was given back.
+    fn end(mut self) -> (i32, bool) {
+        let code = self.script.wait().unwrap().code().unwrap_or(-1);
+        let seen = self.seen();
+        (code, seen.find(ENTER).is_some_and(|entered| seen.rfind(LEAVE).is_some_and(|left| entered < left)))
+    }
 }
 
 #[test]
 fn e7_in_a_terminal_it_listens_to_keys_and_gives_the_terminal_back() {
     let program = program();
-    let typed = ["?", "this help", "?", "relay", "s", "by name", "p", "PAUSED", "q"];
-    let Some((code, screen)) = in_terminal(&program, "", &typed) else { return };
-    assert_eq!(code, 0, "{screen:?}");
-    assert!(screen.contains(ENTER) && screen.contains(LEAVE), "{screen:?}");
-    assert!(screen.find(ENTER) < screen.rfind(LEAVE), "{screen:?}");
-    assert!(screen.contains("not well"), "{screen:?}");
+    let Some(mut terminal) = Terminal::start(&program, "") else { return };
+    for (key, word) in [("s", "name"), ("p", "PAUSED"), ("?", "Ctrl-C")] {
+        assert!(!terminal.seen().contains(word), "{word}");
+        terminal.type_in(key);
+        terminal.wait_for(word);
+    }
+    terminal.type_in("q");
+    assert_eq!(terminal.end(), (0, true));
 }
 
 #[test]
 fn e7_a_signal_gives_the_terminal_back() {
     let program = program();
-    // Ends it from outside once it shows something: `timeout` sends the signal.
-    let Some((_, screen)) = in_terminal(&program, "timeout --foreground -s TERM 3", &[]) else { return };
-    assert!(screen.find(ENTER).is_some() && screen.find(ENTER) < screen.rfind(LEAVE), "{screen:?}");
+    // The one that a service manager, or `kill`, sends.
+    let Some(terminal) = Terminal::start(&program, "timeout --foreground -s TERM 3") else { return };
+    assert!(terminal.end().1);
 }

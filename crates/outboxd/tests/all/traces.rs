@@ -227,14 +227,14 @@ async fn e5_no_secret_of_a_collector_reaches_an_output() {
     let refusing = Collector::answering(401).await;
     let place = refusing.url.strip_prefix("http://").unwrap().to_owned();
     let endpoint = format!("http://me:{CANARY}@{place}/{CANARY}?key={CANARY}\n");
-    let program = lines("endpoint_file = \"collector\"\nheaders = { X-Tenant = \"${TENANT}\" }")
+    let traces = "[traces]\nendpoint_file = \"collector\"\nheaders = { X-Tenant = \"${TENANT}\" }\n";
+    let program = Program::with(&format!("{RELAY}[http]\nlisten = \"127.0.0.1:0\"\n{traces}"))
         .env("TENANT", &format!("50%25{CANARY}"));
     program.write("collector", &endpoint);
+    program.make_folder("out");
+    program.ok(&["migrate"]);
     program.send("1");
-    let shown = ["text", "json"].map(|format| {
-        let format = if format == "text" { "table" } else { format };
-        program.ok(&["config", "show", "--format", format])
-    });
+    let shown = ["table", "json"].map(|format| program.ok(&["config", "show", "--format", format]));
     let once = program.run(&["run", "--once", "-vv"]);
     assert_eq!(once.code, 0, "{once:#?}");
     let mut running = program.start(&["run", "-vv"]);
