@@ -199,7 +199,7 @@ mod tests {
 
     impl SpanExporter for Collector {
         async fn export(&self, batch: Vec<SpanData>) -> OTelSdkResult {
-            let mood = *self.mood.subscribe().wait_for(|mood| *mood != Mood::Hangs).await.unwrap();
+            let mood = *self.mood.subscribe().wait_for(|mood| *mood != Mood::Hangs).await.expect("it lives");
             if mood == Mood::Refuses {
                 return Err(OTelSdkError::InternalFailure("refused".to_owned()));
             }
@@ -235,9 +235,9 @@ mod tests {
         let collector = Collector::new(Mood::Well);
         let (provider, _sending) = start(&collector);
         make(&provider, 2);
-        collector.taken.subscribe().wait_for(|taken| *taken == 2).await.unwrap();
+        collector.taken.subscribe().wait_for(|taken| *taken == 2).await.expect("it lives");
         make(&provider, 1);
-        collector.taken.subscribe().wait_for(|taken| *taken == 3).await.unwrap();
+        collector.taken.subscribe().wait_for(|taken| *taken == 3).await.expect("it lives");
     }
 
     #[tokio::test(start_paused = true)]
@@ -263,7 +263,7 @@ mod tests {
         }
         collector.mood.send_replace(Mood::Well);
         make(&provider, 7);
-        collector.taken.subscribe().wait_for(|taken| *taken == 7).await.unwrap();
+        collector.taken.subscribe().wait_for(|taken| *taken == 7).await.expect("it lives");
         assert!(!sending.away.load(Ordering::Relaxed));
     }
 }

@@ -177,17 +177,22 @@ async fn e5_a_collector_that_is_away_or_hangs_costs_no_message_and_no_delay() {
     let hangs = format!("http://{}", hanging.local_addr().unwrap());
     for url in [hangs.as_str(), "http://127.0.0.1:1"] {
         let program = lines(&format!("endpoint = \"{url}\""));
-        let mut running = program.start(&["run"]);
-        let address = server(&mut running);
-        let begun = Instant::now();
         for n in 0..5 {
             program.send(&n.to_string());
         }
+        let mut running = program.start(&["run"]);
+        let address = server(&mut running);
+        let begun = Instant::now();
         while std::fs::read_to_string(program.path("out/lines.jsonl")).unwrap_or_default().lines().count() < 5
         {
             assert!(begun.elapsed() < PATIENCE, "{url}: {:#?}", running.heard());
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
+        let heard = running.heard().join("\n");
+        assert!(
+            !heard.contains("cannot send traces"),
+            "all went before anybody knew that it is away: {heard}"
+        );
         running.wait_for("cannot send traces");
         let (_, figures) = get(address, "/metrics").await;
         let dropped = figures.lines().find(|line| line.starts_with("outbox_spans_dropped_total{"));
