@@ -16,6 +16,7 @@ mod http;
 mod logging;
 mod mistake;
 mod once;
+mod ops;
 mod options;
 mod plan;
 mod publishers;
@@ -37,6 +38,7 @@ use outbox::admin::Repair;
 use cli::args::{Cli, ConfigVerb, Verb};
 use cli::audit::args::AuditVerb;
 use cli::output::Output;
+use ops::Office;
 use options::LogOptions;
 use plan::Checked;
 use trouble::{Exit, report};
@@ -67,11 +69,12 @@ async fn run_verb(cli: Cli, output: &mut Output) -> anyhow::Result<ExitCode> {
         Ok(checked)
     };
     let load = || check().map(|checked| checked.plan);
+    let office = || load().map(Office::for_call);
     let exit = match cli.verb {
         Verb::Init(args) => cli::init(&args, file, output).await?,
         Verb::Validate => cli::validate(file, output)?,
         Verb::Doctor(args) => doctor::doctor(&args, &check()?, output).await?,
-        Verb::Config { verb: ConfigVerb::Show } => cli::show_config(&load()?, output)?,
+        Verb::Config { verb: ConfigVerb::Show } => cli::show_config(&office()?, output)?,
         Verb::Completions { shell } => {
             let mut script = Vec::new();
             clap_complete::generate(shell, &mut Cli::command(), "outboxd", &mut script);
@@ -93,19 +96,19 @@ async fn run_verb(cli: Cli, output: &mut Output) -> anyhow::Result<ExitCode> {
             args.format = global.format;
             return demo::run(args).await;
         }
-        Verb::Status(args) => cli::status(&args, &load()?, output).await?,
+        Verb::Status(args) => cli::status(&args, &office()?, output).await?,
         // A log line would write over the screen.
-        Verb::Top(args) => top::top(&args, &cli::load(file)?, output).await?,
-        Verb::List(args) => cli::list(&args, &load()?, output).await?,
-        Verb::Show(args) => cli::show(&args, &load()?, output).await?,
-        Verb::Retry(args) => cli::repair(&args, Repair::Retry, &load()?, output).await?,
-        Verb::Skip(args) => cli::repair(&args, Repair::Skip, &load()?, output).await?,
-        Verb::Replay(args) => cli::replay(&args, &load()?, output).await?,
-        Verb::Purge(args) => cli::purge(&args, &load()?, output).await?,
+        Verb::Top(args) => top::top(&args, &Office::for_call(cli::load(file)?), output).await?,
+        Verb::List(args) => cli::list(&args, &office()?, output).await?,
+        Verb::Show(args) => cli::show(&args, &office()?, output).await?,
+        Verb::Retry(args) => cli::repair(&args, Repair::Retry, &office()?, output).await?,
+        Verb::Skip(args) => cli::repair(&args, Repair::Skip, &office()?, output).await?,
+        Verb::Replay(args) => cli::replay(&args, &office()?, output).await?,
+        Verb::Purge(args) => cli::purge(&args, &office()?, output).await?,
         Verb::Dlq { verb } => cli::dlq(&verb, &load()?, output).await?,
         Verb::Errors { verb } => cli::errors(&verb, &load()?, output).await?,
-        Verb::Audit { verb: AuditVerb::List(args) } => cli::audit_list(&args, &load()?, output).await?,
-        Verb::Send(args) => cli::send(&args, &load()?, output).await?,
+        Verb::Audit { verb: AuditVerb::List(args) } => cli::audit_list(&args, &office()?, output).await?,
+        Verb::Send(args) => cli::send(&args, &office()?, output).await?,
     };
     Ok(exit.into())
 }

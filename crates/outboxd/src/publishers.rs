@@ -9,6 +9,7 @@ use tokio_util::sync::CancellationToken;
 use crate::backends::{Log, Sinks};
 use crate::health::Health;
 use crate::http::{Figures, HttpOptions, Serving, Slot, serve};
+use crate::ops::Office;
 use crate::plan::{HttpPlan, PipePlan, Plan, PublisherPlan, SourcePlan, Target};
 use crate::run::RECONNECT;
 use crate::trouble::{Exit, Trouble};
@@ -32,11 +33,13 @@ pub async fn listen(
     http: &HttpPlan,
     chosen: &[&PipePlan],
     health: &Arc<Health>,
+    office: &Arc<Office>,
     stop: &CancellationToken,
 ) -> anyhow::Result<Serving> {
     let figures = Figures::install(buckets(plan))?;
     let tokens = http.token.iter().cloned().collect();
-    let options = HttpOptions { listen: http.listen, tokens, figures, health: health.clone() };
+    let options =
+        HttpOptions { listen: http.listen, tokens, figures, health: health.clone(), office: office.clone() };
     let slots = of_pipes(plan, chosen).map(|publisher| (publisher.name.clone(), Slot::default()));
     let slots: BTreeMap<String, Slot> = slots.collect();
     let serving = serve(options, slots.clone(), stop.clone()).await.map_err(|error| {

@@ -47,12 +47,36 @@ pub struct Trouble {
     pub exit: Exit,
     what: String,
     help: String,
+    fault: Fault,
+}
+
+/// Whose fault it is: it decides what somebody is told who asked over HTTP.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fault {
+    /// Something was named that is not there.
+    Unknown,
+    /// What was asked cannot work, whatever state we are in.
+    Asked,
+    /// Something is not as it should be, here or where we asked.
+    Ours,
 }
 
 impl Trouble {
     /// A failure, and what to do about it.
     pub fn new(exit: Exit, what: impl Into<String>, help: impl Into<String>) -> Self {
-        Self { exit, what: what.into(), help: help.into() }
+        let fault = if exit == Exit::Usage { Fault::Asked } else { Fault::Ours };
+        Self { exit, what: what.into(), help: help.into(), fault }
+    }
+
+    /// It is because something was named that is not there.
+    #[must_use]
+    pub fn unknown(self) -> Self {
+        Self { fault: Fault::Unknown, ..self }
+    }
+
+    /// Whose fault it is.
+    pub fn fault(&self) -> Fault {
+        self.fault
     }
 
     /// What to do about it.
@@ -85,7 +109,12 @@ impl Trouble {
         // A pipe tries again by itself, a verb does not.
         let help = error.advice().replace("it is tried again by itself", "try again later");
         let help = help.replace("work resumes by itself", "then try again");
-        Self::new(exit, format!("{doing} ({place}): {}", error.chain()), help)
+        let trouble = Self::new(exit, format!("{doing} ({place}): {}", error.chain()), help);
+        match error.kind() {
+            ErrorKind::Invalid => Self { fault: Fault::Asked, ..trouble },
+            ErrorKind::NotFound => trouble.unknown(),
+            _ => trouble,
+        }
     }
 
     /// Something failed at a sink.

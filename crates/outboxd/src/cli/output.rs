@@ -84,6 +84,11 @@ impl Output {
         }
     }
 
+    /// Remarks that came with an answer.
+    pub fn notes<'r>(&self, remarks: impl IntoIterator<Item = &'r String>) {
+        remarks.into_iter().for_each(|remark| self.note(remark));
+    }
+
     /// A question or a progress, on standard error, without a line break.
     pub fn prompt(&self, words: impl Display) {
         let _ = write!(io::stderr(), "{words}");

@@ -1,70 +1,36 @@
 //! `purge`: removes what every pipe has done, in small steps.
 
-use std::time::Duration;
-
-use serde_json::json;
-
 use super::args::PurgeArgs;
-use super::audit::{Book, Tally, written_down};
 use super::consent::{Answer, ask, messages};
 use super::output::Output;
 use super::progress::counter;
-use super::{Opened, open_all};
-use crate::plan::Plan;
+use crate::ops::Office;
+use crate::ops::purge::{self, COUNTED, PurgeRequest};
 use crate::quantity::show_duration;
-use crate::trouble::{Exit, Trouble};
-
-/// Small enough that nobody waits for it, large enough to get on.
-const STEP: u32 = 1_000;
-
-/// Where counting for the question stops.
-const COUNTED: u32 = 10_000;
+use crate::trouble::Exit;
 
 /// Removes what is old and done; tells first how much that is.
-pub async fn purge(args: &PurgeArgs, plan: &Plan, output: &mut Output) -> anyhow::Result<Exit> {
-    let opened = open_all(plan, args.source.as_deref()).await?;
-    let mut matched = 0;
-    for source in &opened {
-        let counted = source.log.admin().purge(args.older_than, COUNTED, true).await;
-        matched += counted.map_err(|error| source.trouble("cannot purge", &error))?;
+pub async fn purge(args: &PurgeArgs, office: &Office, output: &mut Output) -> anyhow::Result<Exit> {
+    let (source, by, age) = (args.source.as_deref(), args.by.name(), show_duration(args.older_than));
+    let mut request = PurgeRequest { older_than: age.clone(), dry_run: true };
+    let mut told = purge::purge(office, source, &request, &by, &|_| ()).await?;
+    let more = if told.matched >= u64::from(COUNTED) { " or more" } else { "" };
+    let meant = format!("{}{more}", messages(told.matched));
+    let answer = ask(&format!("remove {meant} older than {age}"), told.matched, args.consent, output)?;
+    if answer == Answer::Yes {
+        request.dry_run = false;
+        let progress = counter("removed");
+        let tell = |removed| progress.set_position(removed);
+        told = purge::purge(office, source, &request, &by, &tell).await?;
+        progress.finish_and_clear();
+        output.notes(&told.remark);
     }
-    let more = if matched >= u64::from(COUNTED) { " or more" } else { "" };
-    let deed = format!("remove {}{more} older than {}", messages(matched), show_duration(args.older_than));
-    let answer = ask(&deed, matched, args.consent, output)?;
-    let removed = match answer {
-        Answer::Yes => {
-            let book = Book::open_if_there(plan, &args.by, output).await?;
-            let names: Vec<&str> = opened.iter().map(|source| source.source.name.as_str()).collect();
-            let detail = json!({ "older_than": show_duration(args.older_than), "matched": matched });
-            let act = async |tally: &Tally| remove(&opened, args.older_than, tally).await;
-            written_down(book.as_ref(), ("purge", &names.join(", "), &[], detail), output, act).await?
-        }
-        Answer::No => 0,
-    };
     if output.is_json() {
-        output.json(&json!({ "verb": "purge", "matched": matched, "changed": removed }))?;
+        output.json(&told)?;
     } else if answer == Answer::Yes {
-        output.line(format_args!("{} removed", messages(removed)))?;
+        output.line(format_args!("{} removed", messages(told.changed)))?;
     } else {
-        output.line(format_args!("{}{more} matched", messages(matched)))?;
+        output.line(format_args!("{meant} matched"))?;
     }
     Ok(Exit::Ok)
-}
-
-/// Removes, in small steps.
-async fn remove(opened: &[Opened<'_>], older_than: Duration, tally: &Tally) -> Result<(), Trouble> {
-    let progress = counter("removed");
-    for source in opened {
-        loop {
-            let step = source.log.admin().purge(older_than, STEP, false).await;
-            let step = step.map_err(|error| source.trouble("cannot purge", &error))?;
-            tally.add(step);
-            progress.set_position(tally.count());
-            if step < u64::from(STEP) {
-                break;
-            }
-        }
-    }
-    progress.finish_and_clear();
-    Ok(())
 }

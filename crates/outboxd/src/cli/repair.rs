@@ -1,77 +1,43 @@
 //! `retry` and `skip`: what to do with messages that are set aside.
 
-use outbox::MessageId;
-use outbox::admin::{Filter, Repair, Stand};
-use serde_json::json;
+use outbox::admin::Repair;
 
 use super::args::RepairArgs;
-use super::audit::{Book, Tally, written_down};
 use super::consent::{Answer, ask, messages};
-use super::list::check_pipe;
 use super::output::Output;
-use super::{Opened, open_all};
-use crate::plan::Plan;
-use crate::trouble::{Exit, Trouble};
+use crate::ops::Office;
+use crate::ops::repair::{self, RepairRequest};
+use crate::trouble::Exit;
 
 /// Retries or skips; tells first how many messages are meant.
 pub async fn repair(
     args: &RepairArgs,
     deed: Repair,
-    plan: &Plan,
+    office: &Office,
     output: &mut Output,
 ) -> anyhow::Result<Exit> {
-    let opened = open_all(plan, args.selection.source.as_deref()).await?;
-    check_pipe(args.selection.pipe.as_deref(), plan, &opened).await?;
-    let filters = filters(args);
-    let verb = match deed {
-        Repair::Retry => "retry",
-        Repair::Skip => "skip",
+    let by = args.by.name();
+    let mut request = RepairRequest {
+        source: args.selection.source.clone(),
+        filter: Some(args.selection.filter()?.to_string()),
+        ids: args.ids.clone(),
+        dry_run: true,
     };
-    let each = async |dry_run: bool, tally: &Tally| -> Result<(), Trouble> {
-        for source in &opened {
-            for filter in &filters {
-                let repaired = source.log.admin().repair(filter, deed, dry_run).await;
-                tally.add(repaired.map_err(|error| source.trouble(&format!("cannot {verb}"), &error))?);
-            }
-        }
-        Ok(())
-    };
-    let matched = Tally::default();
-    each(true, &matched).await?;
-    let matched = matched.count();
-    let answer = ask(&format!("{verb} {}", messages(matched)), matched, args.consent, output)?;
-    let changed = match answer {
-        Answer::Yes => {
-            let book = Book::open_if_there(plan, &args.by, output).await?;
-            let ids: Vec<MessageId> = args.ids.iter().map(|id| id.as_str().into()).collect();
-            let detail = json!({ "matched": matched, "selection": args.selection.to_json() });
-            let (at, act) = (target(&opened), async |tally: &Tally| each(false, tally).await);
-            written_down(book.as_ref(), (verb, &at, &ids, detail), output, act).await?
-        }
-        Answer::No => 0,
-    };
+    let mut told = repair::repair(office, deed, &request, &by).await?;
+    let meant = messages(told.matched);
+    let answer = ask(&format!("{} {meant}", told.verb), told.matched, args.consent, output)?;
+    if answer == Answer::Yes {
+        request.dry_run = false;
+        told = repair::repair(office, deed, &request, &by).await?;
+        output.notes(&told.remark);
+    }
     if output.is_json() {
-        output.json(&json!({ "verb": verb, "matched": matched, "changed": changed }))?;
+        output.json(&told)?;
     } else if answer == Answer::Yes {
         let past = if deed == Repair::Retry { "due again" } else { "skipped" };
-        output.line(format_args!("{} {past}", messages(changed)))?;
+        output.line(format_args!("{} {past}", messages(told.changed)))?;
     } else {
-        output.line(format_args!("{} matched", messages(matched)))?;
+        output.line(format_args!("{meant} matched"))?;
     }
     Ok(Exit::Ok)
-}
-
-fn target(opened: &[Opened<'_>]) -> String {
-    opened.iter().map(|source| source.source.name.as_str()).collect::<Vec<_>>().join(", ")
-}
-
-/// One filter per id, or one for all. Without ids and state only the dead are meant: those wait for a person,
-/// the others will go on by themselves.
-fn filters(args: &RepairArgs) -> Vec<Filter> {
-    let mut filter = args.selection.filter();
-    if args.ids.is_empty() {
-        filter.stand = filter.stand.or(Some(Stand::Dead));
-        return vec![filter];
-    }
-    args.ids.iter().map(|id| Filter { id: Some(id.as_str().into()), ..filter.clone() }).collect()
 }

@@ -1,52 +1,38 @@
 //! `replay`: moves a pipe back.
 
-use outbox::admin::{COUNTED_AT_MOST, ReplayFrom};
-use serde_json::json;
+use outbox::admin::COUNTED_AT_MOST;
 
 use super::args::ReplayArgs;
-use super::audit::{Book, Tally, written_down};
 use super::consent::{Answer, ask, messages};
-use super::list::check_pipe;
 use super::output::Output;
-use super::{choose_one, log_options, open};
-use crate::plan::Plan;
+use crate::ops::Office;
+use crate::ops::replay::{self, ReplayRequest};
 use crate::trouble::Exit;
 
 /// Moves the cursor of a pipe back; tells first how many messages come again.
-pub async fn replay(args: &ReplayArgs, plan: &Plan, output: &mut Output) -> anyhow::Result<Exit> {
-    let configured = plan.pipes.get(&args.pipe).map(|pipe| pipe.from.as_str());
-    let source = choose_one(plan, args.source.as_deref().or(configured))?;
-    let help = "make rows pending again in the table itself; `outboxd retry` does so for dead ones";
-    log_options(source, "its marks are its only progress, and no cursor can be moved back", help)?;
-    let opened = open(source).await?;
-    check_pipe(Some(&args.pipe), plan, std::slice::from_ref(&opened)).await?;
-    let from = match (&args.from_id, args.from_time) {
-        (Some(id), _) => ReplayFrom::Message(id.as_str().into()),
-        (None, Some(time)) => ReplayFrom::Time(time),
-        (None, None) => ReplayFrom::Start,
+pub async fn replay(args: &ReplayArgs, office: &Office, output: &mut Output) -> anyhow::Result<Exit> {
+    let (pipe, by) = (&args.pipe, args.by.name());
+    let mut request = ReplayRequest {
+        source: args.source.clone(),
+        from_start: args.from_start,
+        from_time: args.from_time,
+        from_id: args.from_id.clone(),
+        dry_run: true,
     };
-    let trouble = |error: outbox::Error| opened.trouble("cannot replay", &error);
-    let matched = opened.log.admin().replay(&args.pipe, &from, true).await.map_err(trouble)?;
+    let mut told = replay::replay(office, pipe, &request, &by).await?;
+    let matched = told.matched;
     let count =
         if matched >= COUNTED_AT_MOST { format!("{matched} or more messages") } else { messages(matched) };
-    let answer = ask(&format!("repeat {count} on pipe '{}'", args.pipe), matched, args.consent, output)?;
-    let changed = match answer {
-        Answer::Yes => {
-            let book = Book::open_if_there(plan, &args.by, output).await?;
-            let detail = json!({ "pipe": args.pipe, "from": format!("{from:?}"), "matched": matched });
-            let act = async |tally: &Tally| {
-                tally.add(opened.log.admin().replay(&args.pipe, &from, false).await.map_err(trouble)?);
-                Ok(())
-            };
-            written_down(book.as_ref(), ("replay", &source.name, &[], detail), output, act).await?
-        }
-        Answer::No => 0,
-    };
+    let answer = ask(&format!("repeat {count} on pipe '{pipe}'"), matched, args.consent, output)?;
+    if answer == Answer::Yes {
+        request.dry_run = false;
+        told = replay::replay(office, pipe, &request, &by).await?;
+        output.notes(&told.remark);
+    }
     if output.is_json() {
-        output
-            .json(&json!({ "verb": "replay", "pipe": args.pipe, "matched": matched, "changed": changed }))?;
+        output.json(&told)?;
     } else if answer == Answer::Yes {
-        output.line(format_args!("{} will come again on pipe '{}'", messages(changed), args.pipe))?;
+        output.line(format_args!("{} will come again on pipe '{pipe}'", messages(told.changed)))?;
     } else {
         output.line(format_args!("{count} matched"))?;
     }

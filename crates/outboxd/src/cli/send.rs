@@ -4,19 +4,16 @@ use std::io::{IsTerminal, Read};
 
 use anyhow::Context;
 use outbox::Message;
-use serde_json::json;
 
 use super::args::SendArgs;
 use super::output::Output;
-use super::{choose_one, log_options, open};
-use crate::plan::Plan;
+use crate::ops::Office;
+use crate::ops::send::{self, log_to_send};
 use crate::trouble::Exit;
 
 /// Writes one message in a transaction of its own.
-pub async fn send(args: &SendArgs, plan: &Plan, output: &mut Output) -> anyhow::Result<Exit> {
-    let source = choose_one(plan, args.source.as_deref())?;
-    let help = "insert a row as the application does, or choose a log with --source";
-    let limit = log_options(source, "its application writes to it", help)?.limits.payload;
+pub async fn send(args: &SendArgs, office: &Office, output: &mut Output) -> anyhow::Result<Exit> {
+    let (source, limit) = log_to_send(office, args.source.as_deref())?;
     let payload = match (&args.data, &args.file) {
         (Some(data), _) => data.clone().into_bytes(),
         (None, Some(path)) => {
@@ -34,12 +31,11 @@ pub async fn send(args: &SendArgs, plan: &Plan, output: &mut Output) -> anyhow::
     let mut message = Message::new(&args.kind, payload).content_type(&args.content_type);
     message.key = args.key.clone();
     message.headers.extend(args.headers.iter().cloned());
-    let opened = open(source).await?;
-    let id = opened.log.enqueue(message).await.map_err(|error| opened.trouble("cannot send", &error))?;
+    let sent = send::send(office, Some(&source.name), message).await?;
     if output.is_json() {
-        output.json(&json!({ "source": source.name, "id": id }))?;
+        output.json(&sent)?;
     } else {
-        output.line(id)?;
+        output.line(sent.id)?;
     }
     Ok(Exit::Ok)
 }

@@ -3,13 +3,12 @@
 use anyhow::Context;
 
 use super::output::Output;
-use crate::plan::Plan;
-use crate::show::effective;
+use crate::ops::Office;
 use crate::trouble::Exit;
 
 /// Prints the effective plan.
-pub fn show_config(plan: &Plan, output: &mut Output) -> anyhow::Result<Exit> {
-    let shown = effective(plan);
+pub fn show_config(office: &Office, output: &mut Output) -> anyhow::Result<Exit> {
+    let shown = office.config();
     if output.is_json() {
         output.json(&shown)?;
     } else {

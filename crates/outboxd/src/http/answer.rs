@@ -6,6 +6,8 @@ use axum::response::{AppendHeaders, IntoResponse, Response};
 use outbox::{Error, ErrorKind, MessageId, Published};
 use serde_json::json;
 
+use crate::trouble::{Exit, Fault, Trouble};
+
 /// When a client may come again, in seconds.
 const RETRY_AFTER: HeaderValue = HeaderValue::from_static("2");
 
@@ -53,6 +55,21 @@ impl From<Error> for Refusal {
         match error.kind() {
             ErrorKind::Invalid => Self::bad(error.chain(), "change the message, and send it again"),
             _ => Self::later(error.chain(), "send it again in a while, under the same id"),
+        }
+    }
+}
+
+impl From<Trouble> for Refusal {
+    /// What is the client's fault is never told as ours, and what may be better in a while says so.
+    fn from(trouble: Trouble) -> Self {
+        let (error, help) = (trouble.to_string(), trouble.help().to_owned());
+        match (trouble.fault(), trouble.exit) {
+            (Fault::Unknown, _) => Self::new(StatusCode::NOT_FOUND, error, help),
+            (Fault::Asked, _) => Self::bad(error, help),
+            (Fault::Ours, Exit::Source | Exit::Sink) => Self::later(error, help),
+            // There is no place for it: somebody has to change the configuration first.
+            (Fault::Ours, Exit::Config) => Self::new(StatusCode::CONFLICT, error, help),
+            (Fault::Ours, _) => Self::new(StatusCode::INTERNAL_SERVER_ERROR, error, help),
         }
     }
 }

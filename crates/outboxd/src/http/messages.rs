@@ -21,7 +21,7 @@ use crate::mistake::did_you_mean;
 const ENVELOPE: usize = 64 * 1024;
 
 /// How long a client may take to send its body.
-const BODY_LIMIT: Duration = Duration::from_secs(30);
+pub(super) const BODY_LIMIT: Duration = Duration::from_secs(30);
 
 type Parameters = Query<BTreeMap<String, String>>;
 
@@ -126,7 +126,7 @@ async fn read(headers: &HeaderMap, body: Body, limit: usize) -> Result<Bytes, Re
 }
 
 /// Whether it is the limit that ended the reading, and not the client.
-fn is_over(error: &axum::Error) -> bool {
+pub(super) fn is_over(error: &axum::Error) -> bool {
     let source = std::error::Error::source(error);
     source.is_some_and(|source| source.to_string().contains("length limit"))
 }

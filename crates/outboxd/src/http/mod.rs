@@ -7,6 +7,7 @@
 //! | `GET /readyz` | anybody who reaches it | 200 if every pipe is ready, else 503 and which are not |
 //! | `GET /health` | anybody who reaches it | the same, with how every pipe is |
 //! | `POST /v1/messages` | with a token | publishes a message: 200 confirmed, 202 kept |
+//! | the rest of `/v1` | viewers and operators | what the command line can do, see [`api`] |
 
 mod answer;
 mod api;
@@ -36,6 +37,7 @@ use tokio_util::sync::CancellationToken;
 pub use figures::Figures;
 
 use crate::health::Health;
+use crate::ops::Office;
 use crate::secret::Secret;
 use answer::Refusal;
 use listen::Limits;
@@ -50,6 +52,8 @@ pub struct HttpOptions {
     pub figures: Figures,
     /// What `/health` and `/readyz` show.
     pub health: Arc<Health>,
+    /// What can be seen and done.
+    pub office: Arc<Office>,
 }
 
 /// A publisher, as soon as its store is open; or why that will not be.
@@ -59,6 +63,7 @@ pub type Slot = Arc<OnceLock<Result<Publisher, String>>>;
 struct Shared {
     options: HttpOptions,
     publishers: BTreeMap<String, Slot>,
+    office: Arc<Office>,
 }
 
 /// A server that has its port.
@@ -96,7 +101,8 @@ async fn serve_within(
     let listener = TcpListener::bind(listen).await.with_context(|| format!("cannot listen on {listen}"))?;
     let addr = listener.local_addr().context("cannot tell where it listens")?;
     let figures = options.figures.clone();
-    let router = router(Arc::new(Shared { options, publishers }))
+    let office = options.office.clone();
+    let router = router(Arc::new(Shared { options, publishers, office }))
         .layer(from_fn_with_state(limits.request, listen::in_time));
     let task = tokio::spawn(async move {
         let upkeep = tokio::spawn(figures.upkeep(stop.clone()));
@@ -134,13 +140,15 @@ async fn show_figures(State(shared): State<Arc<Shared>>) -> ([(HeaderName, &'sta
     ([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], shared.options.figures.render())
 }
 
+const ROUTES: &str = "there are GET /metrics, GET /health, GET /readyz, GET /livez, POST /v1/messages and what GET /v1/openapi.json lists";
+
 async fn nowhere() -> Refusal {
-    let help = "there are POST /v1/messages, GET /metrics, GET /health, GET /readyz and GET /livez";
+    let help = ROUTES;
     Refusal::new(StatusCode::NOT_FOUND, "there is nothing at this path", help)
 }
 
 async fn wrong_method() -> Refusal {
-    let help = "there are POST /v1/messages, GET /metrics, GET /health, GET /readyz and GET /livez";
+    let help = ROUTES;
     Refusal::new(StatusCode::METHOD_NOT_ALLOWED, "this method does nothing here", help)
 }
 

@@ -44,6 +44,11 @@ impl<S: Sync> FromRequestParts<S> for Person {
     }
 }
 
+/// Whether somebody sees what applications wrote, which may hold what not everybody should see.
+pub fn may_see_payloads(person: &Person) -> bool {
+    person.role >= Role::Operator
+}
+
 /// A person who may repair.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Operator(pub Person);

@@ -21,18 +21,28 @@ pub(super) struct Server {
     serving: Serving,
 }
 
-fn health() -> Health {
+fn plan() -> crate::plan::Plan {
     let text = "[connections]\nshop = \"sqlite:shop.db\"\n[sources.orders]\non = \"shop\"\n[sinks.screen]\nstdout = true\n\
         [pipes.relay]\nfrom = \"orders\"\nto = \"screen\"\n";
     let checked = crate::plan::Plan::parse(std::path::Path::new("/srv/outboxd.toml"), text, &|_| None);
-    let plan = checked.expect("it is valid").plan;
+    checked.expect("it is valid").plan
+}
+
+fn health() -> Health {
+    let plan = plan();
     Health::new("here:1", &plan, &plan.pipes.values().collect::<Vec<_>>())
 }
 
 fn options(listen: &str) -> HttpOptions {
     let tokens = vec![Secret::new(TOKEN), Secret::new("the-token-before")];
     let figures = Figures::install([("tested_seconds", &[1.0, 2.0][..])]).unwrap();
-    HttpOptions { listen: listen.parse().unwrap(), tokens, figures, health: Arc::new(health()) }
+    HttpOptions {
+        listen: listen.parse().unwrap(),
+        tokens,
+        figures,
+        health: Arc::new(health()),
+        office: Arc::new(Office::for_call(plan())),
+    }
 }
 
 /// A server with publishers of these names, of which `late` is not ready and `broken` never will be.

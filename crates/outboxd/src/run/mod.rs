@@ -18,6 +18,7 @@ use crate::backends::{Databases, Opened, Sinks};
 use crate::cli::args::RunArgs;
 use crate::health::{Health, Heart, beat, look_at_sink};
 use crate::mistake::did_you_mean;
+use crate::ops::Office;
 use crate::plan::{PipePlan, Plan, Target};
 use crate::publishers;
 use crate::traces::Traces;
@@ -40,11 +41,13 @@ pub async fn run(plan: &Plan, args: &RunArgs) -> anyhow::Result<Exit> {
     declare(plan, &chosen, &stop).await;
     let owner = owner_name(plan.relay.as_deref());
     let health = Arc::new(Health::new(&owner, plan, &chosen));
+    let databases = Arc::new(Databases::default());
     // Before the sinks: what they measure must have somewhere to go.
     let until = stop.child_token();
     let serving = match &plan.http {
         Some(http) if !args.once && publishers::are_served(plan, &chosen) => {
-            Some(publishers::listen(plan, http, &chosen, &health, &until).await?)
+            let office = Arc::new(Office::serving(Arc::new(plan.clone()), databases.clone()));
+            Some(publishers::listen(plan, http, &chosen, &health, &office, &until).await?)
         }
         Some(_) if !args.once => {
             tracing::info!("not listening for HTTP: the chosen pipes have neither metrics nor a publisher");
@@ -55,7 +58,6 @@ pub async fn run(plan: &Plan, args: &RunArgs) -> anyhow::Result<Exit> {
     let start = |traces| Traces::start(traces, plan, &chosen, &owner).map(Arc::new);
     let traces = plan.traces.as_ref().map(start).transpose()?;
     let mut worst = Exit::Ok;
-    let databases = Arc::new(Databases::default());
     let mut sinks = Sinks::new(databases.clone());
     for name in chosen.iter().map(|pipe| &pipe.to).collect::<BTreeSet<_>>() {
         let sink = &plan.sinks[name];

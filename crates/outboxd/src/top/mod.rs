@@ -16,10 +16,10 @@ use tokio::sync::mpsc::{Receiver, channel};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::cli;
 use crate::cli::args::TopArgs;
 use crate::cli::output::Output;
-use crate::plan::Plan;
+use crate::ops::Office;
+use crate::ops::status::{StatusRequest, status};
 use crate::quantity::show_duration;
 use crate::trouble::{Exit, Trouble};
 use keys::Key;
@@ -33,17 +33,17 @@ const LIMIT: Duration = Duration::from_secs(10);
 const WIDTH: u16 = 120;
 
 /// Shows how every pipe stands, until somebody has seen enough.
-pub async fn top(args: &TopArgs, plan: &Plan, output: &mut Output) -> anyhow::Result<Exit> {
+pub async fn top(args: &TopArgs, office: &Office, output: &mut Output) -> anyhow::Result<Exit> {
     if output.is_json() {
         let help = "for scripts there is `outboxd status --format json`";
         return Err(Trouble::usage("`top` writes no JSON", help).into());
     }
-    let mut top = Top::new(args, plan);
+    let mut top = Top::new(args, office);
     if args.once {
-        top.take(look(plan, args.source.as_deref()).await?);
+        top.take(look(office, args.source.as_deref()).await?);
         // Two looks make a rate.
         tokio::time::sleep(args.every).await;
-        top.take(look(plan, args.source.as_deref()).await?);
+        top.take(look(office, args.source.as_deref()).await?);
         let width = ratatui::crossterm::terminal::size().map_or(WIDTH, |(width, _)| width);
         let width = if io::stdout().is_terminal() { width } else { WIDTH };
         output.raw(view::text(&top.model, &top.view, width).as_bytes())?;
@@ -56,33 +56,35 @@ pub async fn top(args: &TopArgs, plan: &Plan, output: &mut Output) -> anyhow::Re
     top.live(args).await
 }
 
-/// What `status` tells.
-async fn look(plan: &Plan, source: Option<&str>) -> Result<Told, Trouble> {
-    let told = tokio::time::timeout(LIMIT, cli::told(plan, source)).await.map_err(|_| {
+/// What `status` tells: the same that it prints for scripts.
+async fn look(office: &Office, source: Option<&str>) -> Result<Told, Trouble> {
+    let request = StatusRequest { source: source.map(str::to_owned), activity: false };
+    let told = tokio::time::timeout(LIMIT, status(office, &request)).await.map_err(|_| {
         let what = format!("no answer within {}", show_duration(LIMIT));
-        Trouble::new(Exit::Failed, what, "look at the databases: `outboxd doctor`")
+        Trouble::new(Exit::Source, what, "look at the databases: `outboxd doctor`")
     })??;
-    serde_json::from_value(told).map_err(|error| {
+    serde_json::to_value(told).and_then(serde_json::from_value).map_err(|error| {
         let what = format!("what `status` tells cannot be shown: {error}");
         Trouble::new(Exit::Failed, what, "this is a mistake of ours: please tell us")
     })
 }
 
 /// What is shown, and what it is made from.
-struct Top<'p> {
-    plan: &'p Plan,
+struct Top<'o> {
+    office: &'o Office,
     pipes: Vec<String>,
     model: Model,
     view: View,
     begun: Instant,
 }
 
-impl<'p> Top<'p> {
-    fn new(args: &TopArgs, plan: &'p Plan) -> Self {
+impl<'o> Top<'o> {
+    fn new(args: &TopArgs, office: &'o Office) -> Self {
         let is_meant = |from: &str| args.source.as_deref().is_none_or(|source| source == from);
-        let pipes = plan.pipes.values().filter(|pipe| is_meant(&pipe.from)).map(|pipe| pipe.name.clone());
+        let pipes =
+            office.plan.pipes.values().filter(|pipe| is_meant(&pipe.from)).map(|pipe| pipe.name.clone());
         let view = View { every: show_duration(args.every), keys: !args.once, ..View::default() };
-        Self { plan, pipes: pipes.collect(), model: Model::default(), view, begun: Instant::now() }
+        Self { office, pipes: pipes.collect(), model: Model::default(), view, begun: Instant::now() }
     }
 
     fn take(&mut self, told: Told) {
@@ -95,12 +97,12 @@ impl<'p> Top<'p> {
     /// Looks, draws and listens until somebody quits.
     async fn live(&mut self, args: &TopArgs) -> anyhow::Result<Exit> {
         let mut signals = Signals::new()?;
-        let plan = self.plan;
+        let office = self.office;
         let (found, mut looks) = channel(1);
         let looking = async {
             loop {
                 let next = Instant::now() + args.every;
-                if found.send(look(plan, args.source.as_deref()).await).await.is_err() {
+                if found.send(look(office, args.source.as_deref()).await).await.is_err() {
                     return;
                 }
                 tokio::time::sleep_until(next).await;

@@ -1,6 +1,7 @@
 //! The program as people meet it: the real binary, in a folder of its own, by its exit codes and outputs.
 #![allow(clippy::unwrap_used, missing_docs, unreachable_pub)]
 
+mod api;
 mod backlog;
 mod bad_input;
 mod broker;

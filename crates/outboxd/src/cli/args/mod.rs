@@ -270,6 +270,9 @@ fn parse_every(text: &str) -> Result<Duration, String> {
 /// Which messages are meant.
 #[derive(Debug, Clone, Default, Args)]
 pub struct Selection {
+    /// Which messages, as in 'type:order.* state:dead'; what the other flags say must hold as well
+    #[arg(long, value_name = "TEXT")]
+    pub filter: Option<String>,
     /// Only this source
     #[arg(long, value_name = "NAME")]
     pub source: Option<String>,

@@ -10,10 +10,11 @@ use serde_json::json;
 use super::args::DlqActArgs;
 use super::list::{cut_off, tell_more};
 use super::{Dead, Place, Seen, Wanted, look, places};
-use crate::cli::audit::Book;
+use crate::backends::Databases;
 use crate::cli::consent::{Answer, ask, messages};
 use crate::cli::output::{Output, printable};
 use crate::cli::progress::bar;
+use crate::ops::Book;
 use crate::plan::Plan;
 use crate::trouble::{Exit, Trouble};
 
@@ -40,7 +41,7 @@ pub async fn act(args: &DlqActArgs, act: Act, plan: &Plan, output: &mut Output) 
     let answer = ask(&format!("{verb} {}", messages(matched)), matched, args.consent, output)?;
     let done = match answer {
         Answer::Yes => {
-            let book = Book::open(plan, &args.by).await?;
+            let book = Book::open(plan, &Databases::default(), &args.by.name()).await?;
             go_through(args, act, &seen, (&book, &wanted), output).await?
         }
         Answer::No => 0,
@@ -111,7 +112,7 @@ async fn go_through(
             Err(trouble) => {
                 progress.finish_and_clear();
                 let done = here.into_inner();
-                page.failed(done, &trouble, output).await;
+                page.failed(done, &trouble).await;
                 output.note(format_args!("{} of {total} were done before it failed", before + done));
                 return Err(trouble);
             }

@@ -11,9 +11,10 @@ use serde_json::{Value, json};
 use super::args::ErrorsEditArgs;
 use super::desk::desks;
 use super::show::no_such;
-use crate::cli::audit::{Book, Tally, written_down};
+use crate::backends::Databases;
 use crate::cli::consent::{Answer, ask};
 use crate::cli::output::Output;
+use crate::ops::{Book, Tally, written_down};
 use crate::plan::Plan;
 use crate::trouble::{Exit, Trouble};
 
@@ -31,16 +32,17 @@ pub async fn edit(args: &ErrorsEditArgs, plan: &Plan, output: &mut Output) -> an
             let deed = format!("change the payload of error {} to {} bytes", record.id, payload.len());
             let answer = ask(&deed, u64::from(!is_same), args.consent, output)?;
             if answer == Answer::Yes {
-                let book = Book::open(plan, &args.by).await?;
+                let book = Book::open(plan, &Databases::default(), &args.by.name()).await?;
                 let detail = json!({ "error": record.id, "bytes_before": record.payload.len(), "bytes": payload.len() });
-                let act = async |tally: &Tally| {
+                let tally = Tally::default();
+                let act = async {
                     let edited = desk.log.edit(&record.id, &payload).await;
                     edited.map_err(|error| desk.trouble("cannot change the payload", &error))?;
                     tally.add(1);
                     Ok(())
                 };
                 let ids = [record.message_id.clone()];
-                written_down(Some(&book), ("errors.edit", &desk.name(), &ids, detail), output, act).await?;
+                written_down(Some(&book), ("errors.edit", &desk.name(), &ids, detail), &tally, act).await?;
             }
             let changed = u64::from(answer == Answer::Yes);
             if output.is_json() {

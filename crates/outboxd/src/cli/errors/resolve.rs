@@ -7,10 +7,11 @@ use serde_json::json;
 
 use super::args::ErrorsResolveArgs;
 use super::desk::{Desk, Found, errors};
-use crate::cli::audit::{Book, Tally, written_down};
+use crate::backends::Databases;
 use crate::cli::consent::{Answer, ask};
 use crate::cli::output::Output;
 use crate::cli::progress::bar;
+use crate::ops::{Book, Tally, written_down};
 use crate::plan::Plan;
 use crate::trouble::{Exit, Trouble};
 
@@ -22,15 +23,14 @@ pub async fn resolve(args: &ErrorsResolveArgs, plan: &Plan, output: &mut Output)
         return found.report("errors resolve", "resolved", None, output);
     }
     let (mut done, progress) = (0, bar(found.matched));
-    let book = Book::open(plan, &args.by).await?;
+    let book = Book::open(plan, &Databases::default(), &args.by.name()).await?;
     for (desk, records) in found.tables.iter().filter(|(_, records)| !records.is_empty()) {
         let ids: Vec<MessageId> = records.iter().map(|record| record.message_id.clone()).collect();
         let detail = json!({ "selection": args.chosen.to_json(), "note": args.note });
-        let act = async |tally: &Tally| {
-            close(desk, records, book.who(), args.note.as_deref(), (tally, &progress)).await
-        };
+        let tally = Tally::default();
+        let act = close(desk, records, book.who(), args.note.as_deref(), (&tally, &progress));
         done +=
-            written_down(Some(&book), ("errors.resolve", &desk.name(), &ids, detail), output, act).await?;
+            written_down(Some(&book), ("errors.resolve", &desk.name(), &ids, detail), &tally, act).await?;
     }
     progress.finish_and_clear();
     found.report("errors resolve", "resolved", Some(done), output)

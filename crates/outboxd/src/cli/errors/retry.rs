@@ -11,11 +11,11 @@ use tokio::time::{Instant, sleep_until};
 
 use super::args::ErrorsRetryArgs;
 use super::desk::{Desk, Found, errors};
-use crate::backends;
-use crate::cli::audit::Book;
+use crate::backends::{self, Databases};
 use crate::cli::consent::{Answer, ask};
 use crate::cli::output::Output;
 use crate::cli::progress::bar;
+use crate::ops::Book;
 use crate::plan::{Layout, Plan, SourcePlan};
 use crate::trouble::{Exit, Trouble};
 
@@ -33,7 +33,7 @@ pub async fn retry(args: &ErrorsRetryArgs, plan: &Plan, output: &mut Output) -> 
     let answer = ask(&format!("send back {}", errors(matched)), matched, args.consent, output)?;
     let mut done = 0;
     if answer == Answer::Yes {
-        let book = Book::open(plan, &args.by).await?;
+        let book = Book::open(plan, &Databases::default(), &args.by.name()).await?;
         let progress = bar(matched);
         let mut next = Instant::now();
         for (desk, records) in found.tables.iter().filter(|(_, records)| !records.is_empty()) {
@@ -46,7 +46,7 @@ pub async fn retry(args: &ErrorsRetryArgs, plan: &Plan, output: &mut Output) -> 
                 let sink = ways.find(plan, desk.sink, &record.origin)?;
                 if let Err(trouble) = send_back(desk, record, &sink, book.who()).await {
                     progress.finish_and_clear();
-                    page.failed(here, &trouble, output).await;
+                    page.failed(here, &trouble).await;
                     output.note(format_args!("{} of {matched} were sent back before it failed", done + here));
                     return Err(trouble.into());
                 }

@@ -1,78 +1,14 @@
-//! The life of a message for people and for scripts.
+//! The life of a message for people.
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
 use jiff::Timestamp;
-use outbox::admin::Entry;
 use outbox::letters::Waiting;
 use outbox::{Cause, Handled, Message};
-use serde_json::{Value, json};
 
-use super::life::{Life, Written};
 use crate::cli::dlq::Dead;
-use crate::cli::errors::{error_json, standing};
-use crate::cli::list::to_json as entry_json;
+use crate::cli::errors::standing;
 use crate::cli::output::{Output, printable};
+use crate::ops::show::{Life, Written};
 use crate::plan::Plan;
-
-/// For scripts.
-pub fn to_json(id: &str, life: &Life, plan: &Plan, with_payload: bool) -> Value {
-    let mut shown = json!({
-        "id": id,
-        "state": life.state(plan).as_str(),
-        "source": life.written.first().map(|written| &written.source),
-        "pipes": life.written.iter().flat_map(pipes_json).collect::<Vec<_>>(),
-        "handled": life.handled,
-        "retries": life.retries.iter().map(waiting_json).collect::<Vec<_>>(),
-        "letters": life.letters.iter().map(letter_json).collect::<Vec<_>>(),
-        "errors": life.errors.iter().map(|(sink, record)| error_json(sink, record)).collect::<Vec<_>>(),
-        "unseen": life.unseen,
-    });
-    if let Some(message) = &life.message {
-        shown["type"] = json!(message.kind);
-        shown["key"] = json!(message.key);
-        shown["occurred_at"] = json!(message.occurred_at);
-        shown["content_type"] = json!(message.content_type);
-        shown["headers"] = json!(message.headers);
-        shown["payload_bytes"] = json!(message.payload.len());
-        if with_payload {
-            match std::str::from_utf8(&message.payload) {
-                Ok(text) => shown["payload"] = json!(text),
-                Err(_) => shown["payload_base64"] = json!(STANDARD.encode(&message.payload)),
-            }
-        }
-    }
-    shown
-}
-
-fn pipes_json(written: &Written) -> impl Iterator<Item = Value> {
-    written.entries.iter().map(|entry| pipe_json(&written.source, entry))
-}
-
-fn pipe_json(source: &str, entry: &Entry) -> Value {
-    let Value::Object(mut fields) = entry_json(source, entry) else { return Value::Null };
-    let kept = ["source", "pipe", "state", "attempts", "due", "cause", "position"];
-    fields.retain(|name, _| kept.contains(&name.as_str()));
-    Value::Object(fields)
-}
-
-fn waiting_json(waiting: &Waiting) -> Value {
-    json!({
-        "place": waiting.place,
-        "attempts": waiting.attempts,
-        "cause": waiting.cause,
-        "failed_at": waiting.failed_at,
-        "due": waiting.due,
-    })
-}
-
-fn letter_json((place, dead): &(String, Dead)) -> Value {
-    let Value::Object(mut fields) = dead.to_json() else { return Value::Null };
-    let kept = ["source", "origin", "attempts", "cause", "first_failed_at", "failed_at"];
-    fields.retain(|name, _| kept.contains(&name.as_str()));
-    fields.insert("place".to_owned(), json!(place));
-    Value::Object(fields)
-}
 
 /// For people.
 pub fn print(

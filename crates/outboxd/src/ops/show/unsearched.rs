@@ -13,14 +13,14 @@ pub(super) fn not_found(plan: &Plan, id: &str, source: Option<&str>) -> Trouble 
     let places = places(plan, source);
     if places.is_empty() {
         let help = "check the id; what is old and done may have been removed";
-        return Trouble::new(Exit::Failed, format!("there is no message '{id}'"), help);
+        return Trouble::new(Exit::Failed, format!("there is no message '{id}'"), help).unknown();
     }
     let are = if places.len() == 1 { "is" } else { "are" };
     let places = places.into_iter().collect::<Vec<_>>().join(", ");
     let what = format!("message '{id}' was not found; it may wait in {places}, which {are} not searched");
     let help = "check the id, or ask again once a consumer with an inbox has tried it; what is old and done may have been \
                 removed";
-    Trouble::new(Exit::Failed, what, help)
+    Trouble::new(Exit::Failed, what, help).unknown()
 }
 
 /// The queues and topics in which a message can be that no outbox has: those of a source, or all.

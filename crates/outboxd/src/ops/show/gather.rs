@@ -8,7 +8,7 @@ use super::life::{Life, Written};
 use crate::backends::{self, Databases};
 use crate::cli::dlq::Dead;
 use crate::cli::errors::desks;
-use crate::cli::open;
+use crate::ops::Office;
 use crate::plan::{InboxPlan, Plan, SourcePlan, Target};
 use crate::trouble::{Trouble, is_out_of_reach};
 
@@ -19,16 +19,26 @@ const MOST: usize = 100_000;
 type Told = Result<Life, Trouble>;
 
 /// What is known of a message at these sources, and with the consumers of all pipes.
-pub async fn gather(plan: &Plan, sources: &[&SourcePlan], id: &MessageId) -> (Life, Vec<Trouble>) {
-    let databases = Databases::default();
+pub async fn gather(office: &Office, sources: &[&SourcePlan], id: &MessageId) -> (Life, Vec<Trouble>) {
+    let (plan, databases) = (&*office.plan, &*office.databases);
     let inboxes = inboxes(plan);
     // What lies furthest ahead comes first: whatever led there was written down before, and is then seen as well.
     let (brokers, outboxes): (Vec<_>, Vec<_>) = sources.iter().partition(|source| source.is_on_broker());
-    let at_brokers = join_all(brokers.into_iter().map(|source| at_broker(source, id))).await;
-    let at_tables = in_error_tables(plan, id);
-    let at_inboxes = join_all(inboxes.iter().map(|inbox| in_inbox(&databases, inbox, id)));
+    let at_brokers = join_all(
+        brokers.into_iter().map(|source| office.look("cannot look for the message", at_broker(source, id))),
+    )
+    .await;
+    let at_tables = office.look("cannot read the error tables", in_error_tables(plan, id));
+    let at_inboxes = join_all(
+        inboxes.iter().map(|inbox| office.look("cannot ask the inbox", in_inbox(databases, inbox, id))),
+    );
     let (at_tables, at_inboxes) = futures_util::join!(at_tables, at_inboxes);
-    let in_outboxes = join_all(outboxes.into_iter().map(|source| in_outbox(source, id))).await;
+    let in_outboxes = join_all(
+        outboxes
+            .into_iter()
+            .map(|source| office.look("cannot show the message", in_outbox(office, source, id))),
+    )
+    .await;
     let (mut life, mut troubles) = (Life::default(), Vec::new());
     let later = at_brokers.into_iter().chain(at_inboxes).chain([at_tables]);
     // The outbox has the message as it was written.
@@ -70,8 +80,8 @@ fn inboxes(plan: &Plan) -> Vec<&InboxPlan> {
     inboxes
 }
 
-async fn in_outbox(source: &SourcePlan, id: &MessageId) -> Told {
-    let opened = open(source).await?;
+async fn in_outbox(office: &Office, source: &SourcePlan, id: &MessageId) -> Told {
+    let opened = office.open(source).await?;
     let story = opened.log.admin().show(id).await;
     let story = story.map_err(|error| opened.trouble("cannot show the message", &error))?;
     let Some(story) = story else { return Ok(Life::default()) };

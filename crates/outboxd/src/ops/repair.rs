@@ -1,0 +1,158 @@
+//! What to do with messages that are set aside.
+
+use outbox::MessageId;
+use outbox::admin::{Filter, Repair, Stand};
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use utoipa::ToSchema;
+
+use super::messages::check_pipe;
+use super::{Book, Office, Opened, Selection, Tally, written_down};
+use crate::trouble::Trouble;
+
+/// So many ids may be named at a time.
+const MOST: usize = 10_000;
+
+/// Which messages to retry or to skip: without ids and state, the dead ones.
+#[derive(Debug, Clone, Default, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RepairRequest {
+    /// Only in this source.
+    pub source: Option<String>,
+    /// Which messages, as in `type:order.* code:NO_ROUTE`.
+    pub filter: Option<String>,
+    /// These messages.
+    #[serde(default)]
+    #[schema(max_items = 10_000)]
+    pub ids: Vec<String>,
+    /// Only tells how many are meant.
+    #[serde(default)]
+    pub dry_run: bool,
+}
+
+/// What became of something that was to be done.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct Changed {
+    /// What was to be done.
+    pub verb: &'static str,
+    /// How many messages were meant.
+    pub matched: u64,
+    /// How many were changed.
+    pub changed: u64,
+    /// What else somebody should know.
+    #[serde(skip)]
+    pub remark: Option<String>,
+}
+
+/// Retries or skips what matches; with `dry_run` only tells how many.
+pub async fn repair(
+    office: &Office,
+    deed: Repair,
+    request: &RepairRequest,
+    by: &str,
+) -> Result<Changed, Trouble> {
+    let selection = Selection::parse(request.filter.as_deref().unwrap_or_default())?;
+    let filters = filters(&selection, &request.ids)?;
+    let verb = match deed {
+        Repair::Retry => "retry",
+        Repair::Skip => "skip",
+    };
+    let opened = office.open_all(request.source.as_deref()).await?;
+    check_pipe(office, selection.pipe.as_deref(), &opened).await?;
+    let (matched, changed) = (Tally::default(), Tally::default());
+    let count = each(&opened, &filters, (deed, verb), true, &matched);
+    office.look(&format!("cannot {verb}"), count).await?;
+    let matched = matched.count();
+    if request.dry_run || matched == 0 {
+        return Ok(Changed { verb, matched, changed: 0, remark: None });
+    }
+    let (book, remark) = book(office, by).await?;
+    let ids: Vec<MessageId> = request.ids.iter().map(|id| id.as_str().into()).collect();
+    let selected = selection.to_json(request.source.as_deref());
+    let about = (verb, &*target(&opened), &ids[..], json!({ "matched": matched, "selection": selected }));
+    let act = each(&opened, &filters, (deed, verb), false, &changed);
+    let changed = written_down(book.as_ref(), about, &changed, act).await?;
+    Ok(Changed { verb, matched, changed, remark })
+}
+
+async fn each(
+    opened: &[Opened<'_>],
+    filters: &[Filter],
+    (deed, verb): (Repair, &str),
+    dry_run: bool,
+    tally: &Tally,
+) -> Result<(), Trouble> {
+    for source in opened {
+        for filter in filters {
+            let repaired = source.log.admin().repair(filter, deed, dry_run).await;
+            tally.add(repaired.map_err(|error| source.trouble(&format!("cannot {verb}"), &error))?);
+        }
+    }
+    Ok(())
+}
+
+/// The book for what is done to outboxes, or a remark that there is none.
+pub(super) async fn book(office: &Office, by: &str) -> Result<(Option<Book>, Option<String>), Trouble> {
+    Ok(match Book::open_if_there(office, by).await? {
+        Ok(book) => (Some(book), None),
+        Err(remark) => (None, Some(remark)),
+    })
+}
+
+pub(super) fn target(opened: &[Opened<'_>]) -> String {
+    opened.iter().map(|source| source.source.name.as_str()).collect::<Vec<_>>().join(", ")
+}
+
+/// One filter per id, or one for all. Without ids and state only the dead are meant: those wait for a person,
+/// the others will go on by themselves.
+fn filters(selection: &Selection, ids: &[String]) -> Result<Vec<Filter>, Trouble> {
+    if ids.len() > MOST {
+        return Err(Trouble::usage(
+            format!("{} ids are too many", ids.len()),
+            format!("name at most {MOST}"),
+        ));
+    }
+    if ids.is_empty() {
+        let mut filter = selection.filter();
+        if filter.id.is_none() {
+            filter.stand = filter.stand.or(Some(Stand::Dead));
+        }
+        return Ok(vec![filter]);
+    }
+    let one = |id: &String| {
+        super::check_id(id)?;
+        let this = Selection { id: Some(id.clone()), ..Selection::default() };
+        let both = selection.clone().and(this);
+        Ok(both.map_err(|(what, help)| Trouble::usage(what, help))?.filter())
+    };
+    ids.iter().map(one).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn filters_of(filter: &str, ids: &[&str]) -> Result<Vec<Filter>, Trouble> {
+        let ids: Vec<String> = ids.iter().map(|id| (*id).to_owned()).collect();
+        filters(&Selection::parse(filter)?, &ids)
+    }
+
+    #[test]
+    fn without_ids_and_state_the_dead_are_meant() {
+        let stand = |filter: &str| filters_of(filter, &[]).expect(filter)[0].stand;
+        assert_eq!(stand(""), Some(Stand::Dead));
+        assert_eq!(stand("state:waiting"), Some(Stand::Waiting));
+        assert_eq!(stand("id:a"), None);
+        let named = filters_of("type:x", &["a", "b"]).expect("it is a filter");
+        assert_eq!(named.len(), 2);
+        assert!(named.iter().all(|one| one.stand.is_none() && one.kind.as_deref() == Some("x")));
+    }
+
+    #[test]
+    fn an_id_that_contradicts_the_filter_is_refused() {
+        assert!(filters_of("id:a", &["a"]).is_ok());
+        let told = filters_of("id:a", &["b"]).expect_err("they differ").to_string();
+        assert_eq!(told, "'id' cannot be both 'a' and 'b'");
+        assert!(filters_of("", &["a\0"]).is_err());
+    }
+}
