@@ -155,11 +155,12 @@ impl<E: SpanExporter> Task<E> {
             Err(error) => {
                 dropped(count, "failed");
                 if !was_away {
-                    // What the exporter says names neither URL nor headers.
-                    let error = error.to_string();
+                    // What the exporter says names neither URL nor headers, nor what is wrong with a connection.
+                    let (error, help) = (error.to_string(), "is it there, and is its certificate trusted?");
                     tracing::warn!(
                         collector = self.place,
                         error,
+                        help,
                         "cannot send traces; messages go on without"
                     );
                 }
