@@ -12,6 +12,7 @@ mod server;
 mod sink;
 mod source;
 mod table;
+mod traces;
 
 use std::ops::RangeInclusive;
 use std::time::Duration;
@@ -30,6 +31,7 @@ pub use server::{AuditConfig, HttpConfig, PublisherConfig};
 pub use sink::{SinkConfig, TargetConfig, TemplateConfig};
 use source::read_source;
 pub use source::{LayoutConfig, SourceConfig};
+pub use traces::TracesConfig;
 
 /// A whole file.
 #[derive(Debug, Default)]
@@ -50,6 +52,8 @@ pub struct Config {
     pub audit: Option<AuditConfig>,
     /// `[alerts]`
     pub alerts: Option<AlertsConfig>,
+    /// `[traces]`
+    pub traces: Option<TracesConfig>,
     /// `[log]`
     pub log: LogOptions,
     /// `[relay] name`
@@ -95,6 +99,7 @@ impl Config {
         }
         config.audit = root.section("audit").map(server::read_audit);
         config.alerts = root.section("alerts").map(alerts::read_alerts);
+        config.traces = root.section("traces").map(traces::read_traces);
         if let Some(section) = root.section("log") {
             section.choice("format", &LogFormat::WORDS, &mut config.log.format);
             section.choice("level", &LEVELS, &mut config.log.level);

@@ -23,7 +23,9 @@ pub fn start(options: LogOptions, global: &Global) {
     let others = if level == "error" { "error" } else { "warn" };
     // The AMQP driver logs every returned message with its payload, which is nobody's business here; what
     // became of it is told by the sink.
-    let filter = EnvFilter::new(format!("{others},lapin=off,outbox={level},outboxd={level}"));
+    // That of traces logs every failed request; ours are told once, when it begins and when it ends.
+    let quiet = "lapin=off,opentelemetry=off";
+    let filter = EnvFilter::new(format!("{others},{quiet},outbox={level},outboxd={level}"));
     let lines = fmt::layer().with_writer(io::stderr).with_target(false);
     let lines = if is_json(global.log_format.unwrap_or(options.format), io::stderr().is_terminal()) {
         lines.json().flatten_event(true).boxed()

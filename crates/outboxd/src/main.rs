@@ -28,6 +28,8 @@ mod reader;
 mod run;
 mod secret;
 mod show;
+mod top;
+mod traces;
 mod trouble;
 mod watch;
 
@@ -103,6 +105,8 @@ async fn run_verb(cli: Cli, output: &mut Output) -> anyhow::Result<ExitCode> {
             return demo::run(args).await;
         }
         Verb::Status(args) => cli::status(&args, &office()?, output).await?,
+        // A log line would write over the screen.
+        Verb::Top(args) => top::top(&args, &Office::for_call(cli::load(file)?), output).await?,
         Verb::List(args) => cli::list(&args, &office()?, output).await?,
         Verb::Show(args) => cli::show(&args, &office()?, output).await?,
         Verb::Retry(args) => cli::repair(&args, Repair::Retry, &office()?, output).await?,

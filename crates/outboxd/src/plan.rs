@@ -11,6 +11,7 @@ mod server;
 mod sink;
 mod source;
 mod table;
+mod traces;
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -31,6 +32,7 @@ pub use inbox::InboxPlan;
 pub use server::{AuditPlan, HttpPlan, PublisherPlan};
 pub use sink::{SinkPlan, Target};
 pub use source::{Layout, SourcePlan};
+pub use traces::TracesPlan;
 
 /// What the program is to do.
 #[derive(Debug, Clone, PartialEq)]
@@ -55,6 +57,8 @@ pub struct Plan {
     pub audit: Option<AuditPlan>,
     /// Who is told when something is wrong, if anybody is.
     pub alerts: Option<AlertsPlan>,
+    /// Where spans go, if anywhere.
+    pub traces: Option<TracesPlan>,
 }
 
 /// A plan, and what somebody should look at though it can be used.
@@ -213,6 +217,7 @@ impl Checker<'_> {
         let publishers = self.publishers(config.publishers, &sources, &sinks, &named);
         let alerts = self.alerts(config.alerts, &sources, &sinks, &named);
         let audit = self.audit(config.audit, &connections, &sources);
+        let traces = self.traces(config.traces);
         if let Some(relay) = &config.relay
             && (relay.value.trim().is_empty() || relay.value.len() > 200)
         {
@@ -233,7 +238,19 @@ impl Checker<'_> {
                 }
             }
         }
-        Plan { relay, log: config.log, connections, sources, sinks, pipes, http, publishers, audit, alerts }
+        Plan {
+            relay,
+            log: config.log,
+            connections,
+            sources,
+            sinks,
+            pipes,
+            http,
+            publishers,
+            audit,
+            alerts,
+            traces,
+        }
     }
 
     /// A name that we put into tables, logs and metrics.

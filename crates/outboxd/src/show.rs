@@ -15,7 +15,7 @@ use crate::options::{
     ANONYMOUS_WORDS, GROUP_WORDS, LEVELS, LogFormat, ON_DEAD_WORDS, ORDER_WORDS, OUTAGE_WORDS, PAYLOAD_WORDS,
     PersonOptions, Start, TemplateOptions, word,
 };
-use crate::plan::{AlertsPlan, HttpPlan, Layout, PipePlan, Plan, PublisherPlan};
+use crate::plan::{AlertsPlan, HttpPlan, Layout, PipePlan, Plan, PublisherPlan, TracesPlan};
 use crate::quantity::show_duration;
 use crate::secret::MASK;
 use sink::show_sink;
@@ -50,6 +50,9 @@ pub fn effective(plan: &Plan) -> Value {
     }
     if let Some(alerts) = &plan.alerts {
         shown["alerts"] = show_alerts(alerts);
+    }
+    if let Some(traces) = &plan.traces {
+        shown["traces"] = show_traces(traces);
     }
     if let Some(relay) = &plan.relay {
         shown["relay"] = json!({ "name": relay });
@@ -98,6 +101,20 @@ fn show_person(person: &PersonOptions) -> Value {
         "role": person.role.as_str(),
         "password_hash": person.password_hash.as_ref().map(|_| MASK),
         "token": person.token.as_ref().map(|_| MASK),
+    }))
+}
+
+/// Of the endpoint only what cannot be secret: keys of collectors stand in paths too.
+fn show_traces(traces: &TracesPlan) -> Value {
+    let headers = traces.headers.iter().map(|(name, _)| (name.clone(), json!(MASK)));
+    let headers: Map<_, _> = headers.collect();
+    without_nulls(json!({
+        "endpoint": traces.place,
+        "headers": (!headers.is_empty()).then_some(headers),
+        "sample": traces.sample,
+        "service": traces.service,
+        "plaintext": traces.plaintext.then_some(true),
+        "ca_file": traces.ca_file,
     }))
 }
 

@@ -49,6 +49,7 @@ impl Figures {
             outbox::figures::describe();
             crate::watch::describe();
             crate::pauses::describe();
+            crate::traces::describe();
             metrics::describe_gauge!(BUILD, "The version of this process");
             metrics::gauge!(BUILD, "version" => env!("CARGO_PKG_VERSION")).set(1.0);
             anyhow::Ok(handle)

@@ -27,6 +27,7 @@ use crate::ops::Office;
 use crate::pauses::Pauses;
 use crate::plan::{PipePlan, Plan, Target};
 use crate::publishers;
+use crate::traces::Traces;
 use crate::trouble::{Exit, Trouble};
 use crate::watch::{self, Instances, Pools};
 pub use worker::RECONNECT;
@@ -61,6 +62,8 @@ pub async fn run(plan: &Plan, args: &RunArgs) -> anyhow::Result<Exit> {
         }
         None => None,
     };
+    let start = |traces| Traces::start(traces, plan, &chosen, &owner).map(Arc::new);
+    let traces = plan.traces.as_ref().map(start).transpose()?;
     let mut worst = Exit::Ok;
     let pools = Arc::new(Pools::new(databases.clone()));
     let mut sinks = Sinks::new(databases.clone());
@@ -94,6 +97,7 @@ pub async fn run(plan: &Plan, args: &RunArgs) -> anyhow::Result<Exit> {
             pauses: pauses.clone(),
             is_watched,
             pools: pools.clone(),
+            traces: traces.clone(),
         };
         tasks.spawn(worker.work());
     }
@@ -138,6 +142,9 @@ pub async fn run(plan: &Plan, args: &RunArgs) -> anyhow::Result<Exit> {
         if worst == Exit::Ok {
             worst = exit;
         }
+    }
+    if let Some(traces) = traces {
+        traces.finish().await;
     }
     until.cancel();
     heart_stop.cancel();

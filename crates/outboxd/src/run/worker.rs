@@ -15,6 +15,7 @@ use crate::health::{Health, Watched, look_at_source};
 use crate::once;
 use crate::pauses::{Pauses, sentence};
 use crate::plan::{PipePlan, SourcePlan};
+use crate::traces::Traces;
 use crate::trouble::{Exit, Trouble};
 use crate::watch::{Pools, Stands};
 
@@ -33,6 +34,8 @@ pub(super) struct SourceWorker {
     /// Whether anybody asks how the pipes are.
     pub(super) is_watched: bool,
     pub(super) pools: Arc<Pools>,
+    /// Where spans go, if anywhere.
+    pub(super) traces: Option<Arc<Traces>>,
 }
 
 impl SourceWorker {
@@ -123,6 +126,7 @@ impl SourceWorker {
             owner: self.owner.clone(),
             watched: self.health.pipe(&pipe.name).cloned(),
             pauses: self.pauses.clone(),
+            traces: self.traces.clone(),
             once: self.once,
         }
     }

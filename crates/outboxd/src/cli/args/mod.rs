@@ -110,6 +110,8 @@ pub enum Verb {
     Demo(DemoArgs),
     /// Tells how every pipe stands
     Status(StatusArgs),
+    /// Shows how every pipe stands, live in the terminal
+    Top(TopArgs),
     /// Lists messages
     List(ListArgs),
     /// Shows a message and its whole life: pipes, consumers, dead letters, error tables
@@ -261,6 +263,27 @@ pub struct StatusArgs {
     /// Also what went on lately: done in the last hour and by minute, and what was tried often
     #[arg(long)]
     pub activity: bool,
+}
+
+/// Flags of `top`.
+#[derive(Debug, Args)]
+pub struct TopArgs {
+    /// Only this source
+    #[arg(long, value_name = "NAME")]
+    pub source: Option<String>,
+    /// How often to look
+    #[arg(long, value_name = "DURATION", default_value = "2s", value_parser = parse_every)]
+    pub every: Duration,
+    /// Prints one frame as text, after two looks, and ends
+    #[arg(long)]
+    pub once: bool,
+}
+
+/// Often enough to be live, and not so often that looking is what a database does.
+fn parse_every(text: &str) -> Result<Duration, String> {
+    let every = parse_duration(text)?;
+    let limits = Duration::from_millis(50)..=Duration::from_secs(3_600);
+    if limits.contains(&every) { Ok(every) } else { Err("choose from 50ms to 1h".to_owned()) }
 }
 
 /// Which messages are meant.
