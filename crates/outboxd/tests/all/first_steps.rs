@@ -45,7 +45,7 @@ fn status_tells_of_every_pipe() {
     let program = Program::migrated(RELAY);
     let before = program.json(&["status"]);
     let pipe = json!({ "source": "orders", "pipe": "relay", "started": false, "lag_seconds": null });
-    assert_eq!(before, json!({ "pipes": [pipe], "instances": [] }));
+    assert_eq!(before, json!({ "pipes": [pipe], "instances": [], "paused": [] }));
     assert!(program.ok(&["status"]).contains("not started"));
     program.make_folder("out");
     program.send("a");
