@@ -13,7 +13,7 @@ use super::generate::{Asked, Generator};
 use super::scene::{Answer, Api, TOKEN};
 
 /// So many in all.
-const REQUESTS: usize = 2_500;
+const REQUESTS: usize = 5_000;
 
 /// The choices of every run, unless `OUTBOX_SEED` says otherwise.
 const SEED: u64 = 20_261_115;
