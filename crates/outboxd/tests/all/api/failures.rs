@@ -97,7 +97,12 @@ async fn e7_what_is_more_than_is_counted_is_told_as_at_least() {
 async fn the_doctor_says_over_http_what_it_says_on_the_command_line() {
     let (api, _) = Api::with_dead().await;
     let whole = api.get("/v1/doctor?source=orders").await;
-    assert_eq!(whole, api.program.json(&["doctor", "--source", "orders"]));
+    // What is free on a disk is another figure a moment later.
+    let lasting = |report: &Value| -> Vec<Value> {
+        let findings = report["findings"].as_array().unwrap().iter();
+        findings.filter(|finding| finding["what"] != "disk").cloned().collect()
+    };
+    assert_eq!(lasting(&whole), lasting(&api.program.json(&["doctor", "--source", "orders"])));
     assert_eq!(whole["worst"], "warning", "two are dead: {whole:#}");
     let all = api.get("/v1/doctor").await;
     let of_relay = |finding: &&Value| finding["place"] == "relay";
