@@ -9,6 +9,7 @@ use outbox::{ErrorKind, MessageId};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
+use super::Office;
 use crate::backends::Databases;
 use crate::connection::Connection;
 use crate::plan::{AuditPlan, Plan};
@@ -46,18 +47,16 @@ impl Book {
     /// The same for what is done to outboxes, which were there before the book. Where nobody has chosen a place for it,
     /// and the one database that there is has no tables of ours, as with mapped tables, they go on without; then this
     /// says so.
-    pub async fn open_if_there(
-        plan: &Plan,
-        databases: &Databases,
-        by: &str,
-    ) -> Result<Result<Self, String>, Trouble> {
-        let book = Self::open(plan, databases, by).await?;
+    pub async fn open_if_there(office: &Office, by: &str) -> Result<Result<Self, String>, Trouble> {
+        let book = office.book(by).await?;
         match book.audit.list(&Filter { limit: 1, ..Filter::default() }).await {
             Ok(_) => Ok(Ok(book)),
-            Err(error) if error.kind() == ErrorKind::NotMigrated && !is_chosen(plan) => Ok(Err(format!(
-                "not written down who did this: add [audit] with on = \"{}\" and run `outboxd migrate`",
-                book.connection.name
-            ))),
+            Err(error) if error.kind() == ErrorKind::NotMigrated && !is_chosen(&office.plan) => {
+                Ok(Err(format!(
+                    "not written down who did this: add [audit] with on = \"{}\" and run `outboxd migrate`",
+                    book.connection.name
+                )))
+            }
             Err(error) => Err(no_book(&book.connection, &error)),
         }
     }

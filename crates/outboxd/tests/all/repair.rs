@@ -101,3 +101,21 @@ fn purge_removes_only_what_every_pipe_has_done() {
     assert_eq!(left["messages"].as_array().unwrap().len(), 1);
     assert_eq!(left["messages"][0]["id"], ids[2].as_str());
 }
+
+#[test]
+fn a_filter_says_what_the_flags_say_and_may_not_contradict_them() {
+    let (program, ids) = with_dead();
+    let by_filter = program.json(&["list", "--filter", "key:b state:dead"]);
+    assert_eq!(by_filter, program.json(&["list", "--key", "b", "--state", "dead"]));
+    assert_eq!(by_filter["messages"][0]["id"], ids[2].as_str());
+    let both = program.json(&["retry", "--filter", "key:a", "--type", "order.*", "--dry-run"]);
+    assert_eq!(both["matched"], 1, "{both}");
+    let refused = program.run(&["skip", "--key", "a", "--filter", "key:b", "--yes"]);
+    let (error, help) = refused.only_error(2);
+    assert_eq!(error, "'key' cannot be both 'a' and 'b', by flag and by --filter");
+    assert_eq!(help, "ask for one key");
+    let wrong = program.run(&["list", "--filter", "key:b stat:dead"]);
+    let (error, help) = wrong.only_error(2);
+    assert_eq!(error, "the filter, at character 7: there is no term 'stat'");
+    assert_eq!(help, "did you mean 'state'?");
+}

@@ -7,7 +7,7 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use serde_json::Value;
 
-use super::asked::{At, Params};
+use super::asked::{At, Nothing, Params};
 use super::{Answered, Refused};
 use crate::http::Shared;
 use crate::http::answer::Refusal;
@@ -83,6 +83,10 @@ pub(super) async fn audit(
     (status = 200, description = "The configuration, as the file would have it", body = serde_json::Value),
     (status = "default", description = "Why not", body = Refused),
 ))]
-pub(super) async fn config(State(shared): State<Arc<Shared>>, _: Operator) -> Answered<Value> {
+pub(super) async fn config(
+    State(shared): State<Arc<Shared>>,
+    _: Operator,
+    _: Params<Nothing>,
+) -> Answered<Value> {
     Ok(Json(shared.office.config()))
 }

@@ -18,6 +18,7 @@ use utoipa::{ToSchema, openapi};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
+use self::asked::{Nothing, Params};
 use super::Shared;
 use super::answer::Refusal;
 use super::person::{Person, may_see_payloads};
@@ -82,7 +83,7 @@ fn finish(paths: OpenApi) -> OpenApi {
     (status = 200, description = "The document", body = serde_json::Value),
     (status = "default", description = "Why not", body = Refused),
 ))]
-async fn document(_: Person) -> Answered<&'static OpenApi> {
+async fn document(_: Person, _: Params<Nothing>) -> Answered<&'static OpenApi> {
     Ok(Json(DOCUMENT.get_or_init(|| finish(parts().into_openapi()))))
 }
 

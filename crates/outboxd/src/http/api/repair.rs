@@ -8,7 +8,7 @@ use outbox::admin::Repair;
 use super::asked::{At, Body};
 use super::{Answered, Refused, to_the_end};
 use crate::http::Shared;
-use crate::http::person::Operator;
+use crate::http::person::{Operator, Person};
 use crate::ops;
 use crate::ops::purge::PurgeRequest;
 use crate::ops::repair::{Changed, RepairRequest};
@@ -47,7 +47,19 @@ async fn repair(
     deed: Repair,
     request: RepairRequest,
 ) -> Answered<Changed> {
-    to_the_end(async move { ops::repair::repair(&shared.office, deed, &request, &person.name).await }).await
+    let deed = async move {
+        let done = ops::repair::repair(&shared.office, deed, &request, &person.name).await?;
+        log(&person, done.remark.as_deref());
+        Ok(done)
+    };
+    to_the_end(deed).await
+}
+
+/// An answer has no place for a remark, and somebody should read it.
+fn log(person: &Person, remark: Option<&str>) {
+    if let Some(remark) = remark {
+        tracing::warn!(by = person.name, "{remark}");
+    }
 }
 
 /// Writes a message into an outbox.
@@ -80,7 +92,12 @@ pub(super) async fn replay(
     At(pipe): At<String>,
     Body(request): Body<ReplayRequest>,
 ) -> Answered<Replayed> {
-    to_the_end(async move { ops::replay::replay(&shared.office, &pipe, &request, &person.name).await }).await
+    let deed = async move {
+        let done = ops::replay::replay(&shared.office, &pipe, &request, &person.name).await?;
+        log(&person, done.remark.as_deref());
+        Ok(done)
+    };
+    to_the_end(deed).await
 }
 
 /// Removes what every pipe has done.
@@ -97,7 +114,9 @@ pub(super) async fn purge(
     Body(request): Body<PurgeRequest>,
 ) -> Answered<Changed> {
     let deed = async move {
-        ops::purge::purge(&shared.office, Some(&source), &request, &person.name, &|_| ()).await
+        let done = ops::purge::purge(&shared.office, Some(&source), &request, &person.name, &|_| ()).await?;
+        log(&person, done.remark.as_deref());
+        Ok(done)
     };
     to_the_end(deed).await
 }

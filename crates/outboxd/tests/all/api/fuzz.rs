@@ -73,8 +73,8 @@ async fn whatever_is_asked_is_answered_as_the_document_says() {
         // What these are about is there only as long as nothing has dealt with it.
         let is_of_one = ["/dlq/{source}/{id}", "/errors/{table}/{id}", "/errors/edit"]
             .map(|end| operation.ends_with(end));
-        assert!(*right > 10 || is_of_one.contains(&true), "{operation} was never answered: {seen:?}");
-        assert!(*wrong > 2, "{operation}: {right} answered, {wrong} refused of {seen:?}");
+        assert!(*right >= 5 || is_of_one.contains(&true), "{operation} was never answered: {seen:?}");
+        assert!(*wrong >= 3, "{operation}: {right} answered, {wrong} refused of {seen:?}");
     }
 }
 

@@ -38,6 +38,7 @@ async fn what_cannot_be_asked_is_refused_with_the_way_out() {
     let filter = |text: &str| format!("/v1/messages?filter={}", encoded(text));
     for (path, status, told) in [
         ("/v1/status?sourse=orders".to_owned(), 400, "unknown field `sourse`"),
+        ("/v1/config?source=orders".to_owned(), 400, "unknown field `source`"),
         ("/v1/status?activity=yes".to_owned(), 400, "activity"),
         ("/v1/status?source=order".to_owned(), 404, "there is no source 'order'"),
         ("/v1/messages?source=a&source=b".to_owned(), 400, "duplicate field `source`"),
@@ -71,6 +72,7 @@ async fn what_cannot_be_done_is_refused_and_changes_nothing() {
     let (purge, send) = ("/v1/outboxes/orders/purge", "/v1/outboxes/orders/messages");
     for (path, body, status, told) in [
         (retry, json!({ "id": "a" }), 400, "unknown field `id`"),
+        ("/v1/messages/retry?dry_run=true", json!({}), 400, "unknown field `dry_run`"),
         (retry, json!({ "ids": "a" }), 400, "invalid type"),
         (retry, json!([null, null]), 400, "the body is no JSON object"),
         (retry, json!({ "source": "nowhere" }), 404, "there is no source 'nowhere'"),

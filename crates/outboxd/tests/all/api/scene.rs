@@ -73,7 +73,9 @@ impl Api {
     pub async fn until_listed(&self, filter: &str, count: usize) {
         let end = Instant::now() + PATIENCE;
         loop {
-            let listed = self.get(&format!("/v1/messages?filter={}", encoded(filter))).await;
+            let path = format!("/v1/messages?filter={}", encoded(filter));
+            let head = format!("GET {path} HTTP/1.1\r\nAuthorization: Bearer {TOKEN}");
+            let listed = self.ask(&head, b"").await.json();
             if listed["messages"].as_array().is_some_and(|all| all.len() == count) {
                 return;
             }
