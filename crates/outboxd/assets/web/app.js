@@ -57,6 +57,10 @@
     return getComputedStyle(root).getPropertyValue(name).trim();
   }
 
+  function clock(seconds) {
+    return new Date(seconds * 1000).toISOString().slice(11, 16);
+  }
+
   // From the first point to the last, and at least some minutes.
   function span() {
     const last = columns.at[columns.at.length - 1] || Date.now() / 1000;
@@ -77,7 +81,7 @@
         cursor: { y: false, points: { size: 5 } },
         scales: { x: { time: true, range: span }, y: { range: (_, least, most) => [0, most > 0 ? most * 1.15 : 1] } },
         axes: [
-          { ...axis, size: 24, space: 60 },
+          { ...axis, size: 24, space: 60, values: (_, ticks) => ticks.map(clock) },
           { ...axis, size: 42, space: 32, values: (_, ticks) => ticks.map((tick) => round(tick)) },
         ],
         series: [{}, { stroke: line, width: 1.5, fill: `${line}22`, points: { show: false } }],

@@ -104,7 +104,8 @@ impl FromRequestParts<Arc<Shared>> for Frame {
         Ok(Self {
             person,
             truth: truth(&health.judged(), shared.board.dead()),
-            said: cookie(&parts.headers, SAID).filter(|said| !said.is_empty()),
+            // A part of a page that is loaded again would take it from the page that it is for.
+            said: cookie(&parts.headers, SAID).filter(|_| !parts.headers.contains_key("hx-request")),
             theme: theme(&parts.headers),
             address: uri.path_and_query().map_or("/", |both| both.as_str()).to_owned(),
             instance: health.instance.clone(),

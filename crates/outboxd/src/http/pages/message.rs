@@ -54,6 +54,8 @@ pub(super) async fn message(
     let office = &shared.options.office;
     // Also beyond its outbox: what became of it at brokers and consumers is what one wants to know.
     let life = office.look("cannot show the message", life(office, &id, None)).await?;
+    // Whoever comes from a dead letter or an error does not know its outbox.
+    let source = life.written.first().map_or(source, |written| written.source.clone());
     let shows = may_see(&shared, &frame.person);
     let payload = life.message.as_ref().filter(|_| shows).map(|message| Payload::of(&message.payload));
     let entries = || {

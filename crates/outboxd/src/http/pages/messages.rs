@@ -13,6 +13,7 @@ use super::frame::{Frame, page_with};
 use super::said::{asked, shell};
 use super::text::when;
 use crate::http::Shared;
+use crate::http::answer::Refusal;
 use crate::ops::Selection;
 use crate::ops::messages::{ListRequest, Listing, list};
 use crate::plan::Plan;
@@ -95,11 +96,12 @@ pub(super) async fn messages(
     } else {
         list(office, &request).await
     };
-    let (shown, trouble) = match listed {
-        Ok(shown) => (shown, None),
+    let (shown, trouble, status) = match listed {
+        Ok(shown) => (shown, None, StatusCode::OK),
         Err(trouble) => {
             let told = (trouble.to_string(), trouble.help().to_owned());
-            (Listing { messages: Vec::new(), next: None }, Some(told))
+            let status = Refusal::from(trouble).status();
+            (Listing { messages: Vec::new(), next: None }, Some(told), status)
         }
     };
     let state = Selection::parse(&filter).ok().and_then(|selection| selection.state);
@@ -108,7 +110,6 @@ pub(super) async fn messages(
     if !filter.trim().is_empty() {
         command = format!("{command} --filter {}", shell(filter.trim()));
     }
-    let status = if trouble.is_some() { StatusCode::BAD_REQUEST } else { StatusCode::OK };
     let said = frame.said.is_some();
     let first = after.is_none();
     let tabs = tabs(&filter);

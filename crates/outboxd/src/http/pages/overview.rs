@@ -14,6 +14,7 @@ use super::text::{age, counted, grouped, when};
 use super::truth::truth;
 use crate::health::{Judged, View};
 use crate::http::Shared;
+use crate::ops::Office;
 use crate::quantity::show_age;
 
 #[derive(Template)]
@@ -33,6 +34,8 @@ struct Overview {
 struct Card {
     view: View,
     judged: Judged,
+    /// The page that shows its messages.
+    messages: String,
 }
 
 impl Card {
@@ -43,6 +46,17 @@ impl Card {
 
 fn minute(at: &i64) -> String {
     Timestamp::from_second(*at).map(|time| time.strftime("%H:%M").to_string()).unwrap_or_default()
+}
+
+fn card(office: &Office, view: View, judged: Judged) -> Card {
+    let is_on_broker = office.plan.sources.get(&view.from).is_some_and(|source| source.is_on_broker());
+    let messages = if is_on_broker {
+        "/queues".to_owned()
+    } else {
+        // Names of pipes and sources have no signs that an address could mistake.
+        format!("/messages?source={}&filter=pipe%3A{}", view.from, view.pipe)
+    };
+    Card { view, judged, messages }
 }
 
 /// The overview.
@@ -57,7 +71,7 @@ pub(super) async fn overview(State(shared): State<Arc<Shared>>, mut frame: Frame
         waiting: stands.sum(|lane| lane.waiting),
         behind: stands.sum(|lane| lane.behind),
         dead: stands.sum(|lane| lane.dead),
-        pipes: judged.into_iter().map(|(view, judged)| Card { view, judged }).collect(),
+        pipes: judged.into_iter().map(|(view, judged)| card(&shared.office, view, judged)).collect(),
         minutes: shared.board.minutes(10),
         stands,
         frame,

@@ -15,6 +15,9 @@ const HEX: usize = 2 * 1024;
 /// So deep a tree is open from the start.
 const OPEN: usize = 3;
 
+/// A tree that is deeper is shown as text: each step down takes some of the stack.
+const DEEPEST: usize = 100;
+
 /// A payload, ready to be written into a page.
 #[derive(Debug)]
 pub enum Payload {
@@ -37,7 +40,8 @@ impl Payload {
         let Ok(text) = std::str::from_utf8(bytes) else {
             return Self::Bytes(hex(&bytes[..bytes.len().min(HEX)]), bytes.len() <= HEX);
         };
-        if text.len() <= SHOWN && serde_json::from_str::<IgnoredAny>(text).is_ok() {
+        let is_tree = || serde_json::from_str::<IgnoredAny>(text).is_ok() && depth(text) <= DEEPEST;
+        if text.len() <= SHOWN && is_tree() {
             return Self::Tree(Tree(text.to_owned()));
         }
         let mut end = text.len().min(SHOWN);
@@ -98,6 +102,25 @@ fn end_of_string(text: &str) -> usize {
         }
     }
     text.len()
+}
+
+/// How deep JSON goes that is known to be well formed.
+fn depth(text: &str) -> usize {
+    let (mut tokens, mut depth, mut deepest) = (Tokens { rest: text }, 0_usize, 0);
+    while let Some(sign) = tokens.peek() {
+        match sign {
+            '{' | '[' => depth += 1,
+            '}' | ']' => depth = depth.saturating_sub(1),
+            ',' | ':' => {}
+            _ => {
+                tokens.token();
+                continue;
+            }
+        }
+        deepest = deepest.max(depth);
+        tokens.skip();
+    }
+    deepest
 }
 
 fn end_of_word(text: &str) -> usize {
@@ -254,7 +277,11 @@ mod tests {
 
     #[test]
     fn a_tree_that_is_too_deep_is_text() {
-        let deep = format!("{}{}", "[".repeat(10_000), "]".repeat(10_000));
-        assert!(matches!(Payload::of(deep.as_bytes()), Payload::Text(..)));
+        let nested = |depth: usize| format!("{}{}", "[".repeat(depth), "]".repeat(depth));
+        for (depth, is_tree) in [(DEEPEST, true), (DEEPEST + 1, false), (50_000, false)] {
+            let payload = Payload::of(nested(depth).as_bytes());
+            assert_eq!(matches!(payload, Payload::Tree(_)), is_tree, "{depth}");
+        }
+        assert_eq!(depth(r#"{"a:[": [1, "]]", {"b": [-2.5]}]}"#), 4);
     }
 }

@@ -35,6 +35,10 @@ async fn d8_e5_queues_and_dead_letters_are_seen_returned_and_discarded() {
     scene.goto(&format!("/failures/letters/work/{}", ids[0])).await;
     scene.sees("HTTP_422").await;
     scene.sees("x-error-code").await;
+    scene.press("Its whole life").await;
+    scene.sees("Written to outbox 'orders'").await;
+    scene.sees("Given up after 1 attempt").await;
+    scene.goto(&format!("/failures/letters/work/{}", ids[0])).await;
     scene.press("Discard…").await;
     scene.sees("Discard 1 dead letter?").await;
     scene.press("Discard 1 dead letter").await;
