@@ -19,13 +19,25 @@ use crate::sink::Cause;
 /// - **M4** A skipped message does not come again on that cursor, and its key goes on.
 /// - **M5** A replay repeats everything from its point on, in order, and loses nothing that was pending.
 /// - **M6** A purge removes only what every cursor has done and nobody has set aside, in bounded steps.
+/// - **M7** `page` after `page` finds what `list` finds, in either direction, and looks at no more than it was told.
 #[async_trait]
 pub trait Admin: Send + Sync {
     /// Every cursor as it stands.
     async fn status(&self) -> Result<Vec<CursorStatus>>;
 
-    /// Messages that match, oldest first, after `filter.after`.
+    /// Messages that match, oldest first unless the filter says otherwise, after `filter.after`.
     async fn list(&self, filter: &Filter) -> Result<Vec<Entry>>;
+
+    /// The same for somebody who waits in front of a page: at most about `look` messages of the log are looked at, whether
+    /// they match or not, and the page says where to go on. A table of somebody else's is not bounded so.
+    async fn page(&self, filter: &Filter, look: u32) -> Result<Page> {
+        let _ = look;
+        let more = Filter {
+            limit: u32::try_from(filter.page()).unwrap_or(u32::MAX).saturating_add(1),
+            ..filter.clone()
+        };
+        Ok(filter.page_of(self.list(&more).await?, None))
+    }
 
     /// One message with what became of it on every cursor.
     async fn show(&self, id: &MessageId) -> Result<Option<Story>>;
@@ -139,8 +151,10 @@ pub struct Filter {
     pub code: Option<String>,
     /// With this header and value (a saga id, a correlation id).
     pub header: Option<(String, String)>,
-    /// Only after this position; the `position` of the last entry of a page.
+    /// Only after this position, in the direction of the list; the `position` of the last entry of a page.
     pub after: Option<u64>,
+    /// From the newest to the oldest.
+    pub newest_first: bool,
     /// A list has at most so many entries; 0 means 100. A repair takes all that matches.
     pub limit: u32,
 }
@@ -161,6 +175,28 @@ impl Filter {
         }
         entries
     }
+
+    /// A page of entries, of which there is one more than a page if there are more. `cut_at` is where the look ended, if it
+    /// did not see the end of the log.
+    pub(crate) fn page_of(&self, entries: Vec<Entry>, cut_at: Option<u64>) -> Page {
+        let found = entries.len();
+        let entries = self.cut(entries);
+        if entries.len() < found {
+            return Page { next: entries.last().map(|entry| entry.position), is_cut: false, entries };
+        }
+        Page { next: cut_at, is_cut: cut_at.is_some(), entries }
+    }
+}
+
+/// A part of a list.
+#[derive(Debug, Clone, Default)]
+pub struct Page {
+    /// What matches.
+    pub entries: Vec<Entry>,
+    /// Where the next page begins: for [`Filter::after`]. None if this was the last.
+    pub next: Option<u64>,
+    /// Enough was looked at before the page was full: there may be more that matches, or nothing.
+    pub is_cut: bool,
 }
 
 /// One message on one cursor.

@@ -30,6 +30,8 @@ pub const DELIVERY_SECONDS: &str = "outbox_delivery_seconds";
 pub const LAG_SECONDS: &str = "outbox_lag_seconds";
 /// Messages that an inbox knew already, by consumer.
 pub const DUPLICATES: &str = "outbox_duplicates_total";
+/// How often a cursor was taken from another relay whose lease was over.
+pub const TAKEOVERS: &str = "outbox_lease_takeovers_total";
 
 /// A pipe tells so many types apart. Whoever writes messages chooses them, so there must be a bound.
 pub const TYPES: usize = 100;
@@ -124,6 +126,12 @@ pub(crate) fn duplicate(consumer: &str) {
     counter!(DUPLICATES, "consumer" => consumer.to_owned()).increment(1);
 }
 
+/// A cursor, which has the name of its pipe, was taken over.
+#[cfg(any(feature = "sqlite", feature = "postgres"))]
+pub(crate) fn takeover(cursor: &str) {
+    counter!(TAKEOVERS, "pipe" => cursor.to_owned()).increment(1);
+}
+
 /// Tells the recorder what the figures are.
 pub fn describe() {
     describe_counter!(CLAIMED, "Messages taken from the source, without those for a further attempt");
@@ -132,6 +140,7 @@ pub fn describe() {
     describe_counter!(CAUSES, "Attempts that failed, by code of the cause");
     describe_counter!(RETURNED, "Messages given back untried, because the sink was not available");
     describe_counter!(DUPLICATES, "Messages that an inbox knew already");
+    describe_counter!(TAKEOVERS, "How often a cursor was taken from another relay whose lease was over");
     describe_histogram!(DELIVERY_SECONDS, Unit::Seconds, "How long the sink took");
     describe_histogram!(LAG_SECONDS, Unit::Seconds, "From the writing of a message to its confirmation");
 }

@@ -39,6 +39,14 @@ pub(crate) fn duplicate(consumer: &str, id: &MessageId) {
     crate::figures::duplicate(consumer);
 }
 
+/// A cursor was taken from somebody whose lease was over, and who has not given it back.
+#[cfg(any(feature = "sqlite", feature = "postgres"))]
+pub(crate) fn takeover(cursor: &str, before: &str) {
+    tracing::info!(cursor, before, "took the cursor over: the lease of its owner was over");
+    #[cfg(feature = "metrics")]
+    crate::figures::takeover(cursor);
+}
+
 /// What the breaker did. Once per outage: the probes that follow say nothing new.
 pub(crate) fn breaker(pipe: &str, change: &Change, was_open: bool) {
     match change {

@@ -3,6 +3,7 @@
 //! Reading knows sections, keys and types; what refers to what is the business of [`crate::plan`].
 
 mod access;
+mod alerts;
 mod broker;
 mod handler;
 mod inbox;
@@ -11,6 +12,7 @@ mod server;
 mod sink;
 mod source;
 mod table;
+mod traces;
 
 use std::ops::RangeInclusive;
 use std::time::Duration;
@@ -21,6 +23,7 @@ use crate::reader::Section;
 use crate::secret::Secret;
 
 pub use access::AccessConfig;
+pub use alerts::AlertsConfig;
 pub use inbox::{InboxConfig, InboxPlace};
 pub use pipe::PipeConfig;
 use pipe::read_pipe;
@@ -28,6 +31,7 @@ pub use server::{AuditConfig, HttpConfig, PublisherConfig};
 pub use sink::{SinkConfig, TargetConfig, TemplateConfig};
 use source::read_source;
 pub use source::{LayoutConfig, SourceConfig};
+pub use traces::TracesConfig;
 
 /// A whole file.
 #[derive(Debug, Default)]
@@ -46,6 +50,10 @@ pub struct Config {
     pub publishers: Vec<PublisherConfig>,
     /// `[audit]`
     pub audit: Option<AuditConfig>,
+    /// `[alerts]`
+    pub alerts: Option<AlertsConfig>,
+    /// `[traces]`
+    pub traces: Option<TracesConfig>,
     /// `[log]`
     pub log: LogOptions,
     /// `[relay] name`
@@ -90,6 +98,8 @@ impl Config {
             config.publishers = section.named_sections().into_iter().map(read).collect();
         }
         config.audit = root.section("audit").map(server::read_audit);
+        config.alerts = root.section("alerts").map(alerts::read_alerts);
+        config.traces = root.section("traces").map(traces::read_traces);
         if let Some(section) = root.section("log") {
             section.choice("format", &LogFormat::WORDS, &mut config.log.format);
             section.choice("level", &LEVELS, &mut config.log.level);

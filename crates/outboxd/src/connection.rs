@@ -302,6 +302,11 @@ fn is_local(kind: Kind, url: &Url) -> bool {
     if let Some((name, host)) = url.query_pairs().find(|(name, _)| elsewhere.contains(&&**name)) {
         return name == "socket" || is_local_host(&host);
     }
+    is_this_machine(url)
+}
+
+/// Whether the host of a URL is this machine; one without a host is.
+pub fn is_this_machine(url: &Url) -> bool {
     match url.host() {
         None => true,
         Some(Host::Domain(host)) => is_local_host(host),

@@ -4,6 +4,7 @@
 //! [`backends`] turns the plan into sources and sinks of the library, [`cli`] holds the verbs.
 #![allow(unreachable_pub, reason = "a program exports nothing: `pub` is for its other modules")]
 
+mod alerts;
 mod backends;
 mod cli;
 mod config;
@@ -27,6 +28,8 @@ mod reader;
 mod run;
 mod secret;
 mod show;
+mod top;
+mod traces;
 mod trouble;
 mod watch;
 
@@ -39,7 +42,7 @@ use cli::args::{Cli, ConfigVerb, Verb};
 use cli::audit::args::AuditVerb;
 use cli::output::Output;
 use ops::Office;
-use options::LogOptions;
+use options::{LogFormat, LogOptions};
 use plan::Checked;
 use trouble::{Exit, report};
 
@@ -52,6 +55,7 @@ fn main() -> ExitCode {
     };
     let ended =
         runtime.block_on(run_verb(cli, &mut output)).and_then(|exit| Ok(output.flush().map(|()| exit)?));
+    logging::finish();
     // Something that hangs in a blocking call must not keep the program from ending.
     runtime.shutdown_background();
     ended.unwrap_or_else(|error| {
@@ -96,11 +100,13 @@ async fn run_verb(cli: Cli, output: &mut Output) -> anyhow::Result<ExitCode> {
         }
         Verb::Demo(mut args) => {
             // It tells by itself what happens, so only what it does not expect is logged.
-            logging::start(LogOptions { level: 0, ..LogOptions::default() }, global);
+            logging::start(LogOptions { level: 0, format: LogFormat::Text }, global);
             args.format = global.format;
             return demo::run(args).await;
         }
         Verb::Status(args) => cli::status(&args, &office()?, output).await?,
+        // A log line would write over the screen.
+        Verb::Top(args) => top::top(&args, &Office::for_call(cli::load(file)?), output).await?,
         Verb::List(args) => cli::list(&args, &office()?, output).await?,
         Verb::Show(args) => cli::show(&args, &office()?, output).await?,
         Verb::Retry(args) => cli::repair(&args, Repair::Retry, &office()?, output).await?,

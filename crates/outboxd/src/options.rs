@@ -1,6 +1,7 @@
 //! What can be set, and what holds when it is not: every default of the program is here.
 
 mod access;
+mod alerts;
 mod broker;
 mod handler;
 
@@ -17,6 +18,7 @@ use outbox::{Group, Limits, Policy};
 use crate::secret::{MASK, is_secret_name};
 
 pub use access::{ANONYMOUS_WORDS, AccessOptions, PAYLOAD_WORDS, Payloads, PersonOptions, Role};
+pub use alerts::{ALERTS_EVERY, AlertLimits};
 pub use broker::{
     Argument, BindOptions, Envelope, FormOptions, GroupOptions, WorkQueueOptions, dead_name, prefetch_for,
 };
@@ -312,6 +314,8 @@ pub const PUBLISH_TIMEOUT: Duration = Duration::from_secs(2);
 /// How log lines look.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LogFormat {
+    /// Text on a terminal, JSON otherwise.
+    Auto,
     /// For people.
     Text,
     /// One JSON object a line.
@@ -320,7 +324,8 @@ pub enum LogFormat {
 
 impl LogFormat {
     /// The words for it in the configuration.
-    pub const WORDS: [(&'static str, Self); 2] = [("text", Self::Text), ("json", Self::Json)];
+    pub const WORDS: [(&'static str, Self); 3] =
+        [("auto", Self::Auto), ("text", Self::Text), ("json", Self::Json)];
 }
 
 /// The levels of the log, from the quietest.
@@ -337,6 +342,6 @@ pub struct LogOptions {
 
 impl Default for LogOptions {
     fn default() -> Self {
-        Self { format: LogFormat::Text, level: 2 }
+        Self { format: LogFormat::Auto, level: 2 }
     }
 }

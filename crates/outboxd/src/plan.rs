@@ -2,6 +2,7 @@
 //! contradictory. Whoever holds a [`Plan`] need not check again.
 
 mod access;
+mod alerts;
 mod broker;
 mod handler;
 mod inbox;
@@ -10,6 +11,7 @@ mod server;
 mod sink;
 mod source;
 mod table;
+mod traces;
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -25,10 +27,12 @@ use crate::options::{ErrorLogOptions, LogOptions, PipeOptions, prefetch_for};
 use crate::reader::{Reader, Section};
 use crate::secret::mask;
 
+pub use alerts::AlertsPlan;
 pub use inbox::InboxPlan;
 pub use server::{AuditPlan, HttpPlan, PublisherPlan};
 pub use sink::{SinkPlan, Target};
 pub use source::{Layout, SourcePlan};
+pub use traces::TracesPlan;
 
 /// What the program is to do.
 #[derive(Debug, Clone, PartialEq)]
@@ -51,6 +55,10 @@ pub struct Plan {
     pub publishers: BTreeMap<String, PublisherPlan>,
     /// Where repairs are written down, if that is known.
     pub audit: Option<AuditPlan>,
+    /// Who is told when something is wrong, if anybody is.
+    pub alerts: Option<AlertsPlan>,
+    /// Where spans go, if anywhere.
+    pub traces: Option<TracesPlan>,
 }
 
 /// A plan, and what somebody should look at though it can be used.
@@ -207,7 +215,9 @@ impl Checker<'_> {
         self.unread_figures(&sinks, config.http.is_some(), &places);
         let http = self.http(config.http, &config.publishers);
         let publishers = self.publishers(config.publishers, &sources, &sinks, &named);
+        let alerts = self.alerts(config.alerts, &sources, &sinks, &named);
         let audit = self.audit(config.audit, &connections, &sources);
+        let traces = self.traces(config.traces);
         if let Some(relay) = &config.relay
             && (relay.value.trim().is_empty() || relay.value.len() > 200)
         {
@@ -228,7 +238,19 @@ impl Checker<'_> {
                 }
             }
         }
-        Plan { relay, log: config.log, connections, sources, sinks, pipes, http, publishers, audit }
+        Plan {
+            relay,
+            log: config.log,
+            connections,
+            sources,
+            sinks,
+            pipes,
+            http,
+            publishers,
+            audit,
+            alerts,
+            traces,
+        }
     }
 
     /// A name that we put into tables, logs and metrics.
@@ -304,6 +326,8 @@ fn settled<T>(known: Known<T>) -> BTreeMap<String, T> {
 
 #[cfg(test)]
 mod access_tests;
+#[cfg(test)]
+mod alerts_tests;
 #[cfg(test)]
 mod broker_tests;
 #[cfg(test)]

@@ -120,6 +120,8 @@ fn every_key_of_the_code_is_in_the_reference() {
     let more = format!("{more}{}", super::handler_tests::EVERY_HANDLER);
     let more = format!("{more}{}", super::broker_tests::EVERY_SOURCE);
     let more = format!("{more}{}", super::access_tests::EVERY_PERSON);
+    let more = format!("{more}{}", super::alerts_tests::ALERTS);
+    let more = format!("{more}[traces]\nendpoint = \"http://localhost:4318\"\n");
     let text = format!("{BASE}[log]\n[relay]\n{more}")
         .replace("exchange = \"e\"", "exchange = \"e\"\nqueues = [{ name = \"q\" }]");
     let (plan, keys) = Plan::parse_noting_keys(Path::new("/srv/outboxd.toml"), &text, &environment);

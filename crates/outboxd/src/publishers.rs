@@ -31,19 +31,19 @@ fn of_pipes<'p>(plan: &'p Plan, chosen: &[&PipePlan]) -> impl Iterator<Item = &'
 pub async fn listen(
     plan: &Plan,
     http: &HttpPlan,
+    figures: Figures,
     chosen: &[&PipePlan],
     health: &Arc<Health>,
     office: &Arc<Office>,
     stop: &CancellationToken,
 ) -> anyhow::Result<Serving> {
-    let figures = Figures::install(buckets(plan))?;
     let tokens = http.token.iter().cloned().collect();
     let (access, health, office) = (http.access.clone(), health.clone(), office.clone());
     let options = HttpOptions { listen: http.listen, tokens, access, figures, health, office };
     let slots = of_pipes(plan, chosen).map(|publisher| (publisher.name.clone(), Slot::default()));
     let slots: BTreeMap<String, Slot> = slots.collect();
     let serving = serve(options, slots.clone(), stop.clone()).await.map_err(|error| {
-        let help = "change http.listen, or end what listens there";
+        let help = "listen elsewhere, by http.listen or --listen, or end what listens there";
         Trouble::new(Exit::Failed, format!("{error:#}"), help)
     })?;
     // Only now: who says that it is ready can be reached.
@@ -54,7 +54,7 @@ pub async fn listen(
 }
 
 /// The buckets that the configuration gives to histograms.
-fn buckets(plan: &Plan) -> impl Iterator<Item = (&str, &[f64])> {
+pub fn buckets(plan: &Plan) -> impl Iterator<Item = (&str, &[f64])> {
     let meters = plan.sinks.values().filter_map(|sink| match &sink.target {
         Target::Metrics(meters) => Some(meters),
         _ => None,

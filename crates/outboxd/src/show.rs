@@ -15,7 +15,7 @@ use crate::options::{
     ANONYMOUS_WORDS, GROUP_WORDS, LEVELS, LogFormat, ON_DEAD_WORDS, ORDER_WORDS, OUTAGE_WORDS, PAYLOAD_WORDS,
     PersonOptions, Start, TemplateOptions, word,
 };
-use crate::plan::{HttpPlan, Layout, PipePlan, Plan, PublisherPlan};
+use crate::plan::{AlertsPlan, HttpPlan, Layout, PipePlan, Plan, PublisherPlan, TracesPlan};
 use crate::quantity::show_duration;
 use crate::secret::MASK;
 use sink::show_sink;
@@ -47,6 +47,12 @@ pub fn effective(plan: &Plan) -> Value {
     }
     if let Some(audit) = plan.audit.as_ref().filter(|audit| audit.chosen) {
         shown["audit"] = json!({ "on": audit.connection.name });
+    }
+    if let Some(alerts) = &plan.alerts {
+        shown["alerts"] = show_alerts(alerts);
+    }
+    if let Some(traces) = &plan.traces {
+        shown["traces"] = show_traces(traces);
     }
     if let Some(relay) = &plan.relay {
         shown["relay"] = json!({ "name": relay });
@@ -98,12 +104,44 @@ fn show_person(person: &PersonOptions) -> Value {
     }))
 }
 
+/// Of the endpoint only what cannot be secret: keys of collectors stand in paths too.
+fn show_traces(traces: &TracesPlan) -> Value {
+    let headers = traces.headers.iter().map(|(name, _)| (name.clone(), json!(MASK)));
+    let headers: Map<_, _> = headers.collect();
+    without_nulls(json!({
+        "endpoint": traces.place,
+        "headers": (!headers.is_empty()).then_some(headers),
+        "sample": traces.sample,
+        "service": traces.service,
+        "plaintext": traces.plaintext.then_some(true),
+        "ca_file": traces.ca_file,
+    }))
+}
+
 fn show_publisher(publisher: &PublisherPlan) -> Value {
     json!({
         "to": publisher.to,
         "keep": publisher.keep,
         "timeout": show_duration(publisher.timeout),
     })
+}
+
+fn show_alerts(alerts: &AlertsPlan) -> Value {
+    let limits = &alerts.limits;
+    without_nulls(json!({
+        "to": some_list(alerts.to.clone()),
+        "into": alerts.into,
+        "every": show_duration(alerts.every),
+        "limits": {
+            "dead_letters": limits.dead_letters,
+            "errors": limits.errors,
+            "pending": limits.pending,
+            "oldest": show_duration(limits.oldest),
+            "dispatch": show_duration(limits.dispatch),
+            "processing": show_duration(limits.processing),
+            "error_percent": limits.error_percent,
+        },
+    }))
 }
 
 fn show_retention(retention: Option<Duration>) -> String {

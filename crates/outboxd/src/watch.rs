@@ -3,6 +3,11 @@
 //! What a look cannot find out is told as no number, and never as the last one that was known: a chart of an outage must
 //! not look calm.
 
+mod beats;
+mod fresh;
+mod pipes;
+mod pools;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,6 +21,11 @@ use tokio_util::sync::CancellationToken;
 
 use crate::backends::{Databases, letters};
 use crate::plan::{Plan, Target};
+
+pub use beats::{Instances, beats};
+pub use fresh::{Family, Fresh, render};
+pub use pipes::of_pipes;
+pub use pools::Pools;
 
 /// How often one looks.
 const PAUSE: Duration = Duration::from_secs(10);

@@ -6,7 +6,7 @@ use super::source::SourceFixture;
 use super::{assert_nothing, claim_some, dead, drain, named, names, retry, settle_all};
 use crate::admin::{Admin, Filter, Repair, ReplayFrom, Stand};
 use crate::error::ErrorKind;
-use crate::message::MessageId;
+use crate::message::{Message, MessageId};
 use crate::policy::Verdict;
 use crate::source::Source;
 
@@ -32,6 +32,8 @@ macro_rules! admin_suite {
             m4_a_skipped_message_does_not_come_again_and_its_key_goes_on
             m5_a_replay_repeats_in_order_and_loses_nothing
             m6_a_purge_removes_only_what_nobody_needs
+            m7_page_after_page_finds_what_a_list_finds
+            m7_a_page_looks_at_no_more_than_it_was_told
         }
     };
 }
@@ -211,4 +213,60 @@ pub async fn m6_a_purge_removes_only_what_nobody_needs(fixture: &impl AdminFixtu
     let claim = claim_some(&slow, 10).await.unwrap();
     assert_eq!(names(&claim.messages), ["1"]);
     settle_all(&slow, &claim, &Verdict::Done).await;
+}
+
+/// All pages of a filter, one after the other.
+async fn pages(admin: &impl Admin, mut filter: Filter, look: u32) -> Vec<MessageId> {
+    let mut found = Vec::new();
+    for _ in 0..100 {
+        let page = admin.page(&filter, look).await.unwrap();
+        found.extend(page.entries.into_iter().map(|entry| entry.id));
+        match page.next {
+            Some(next) => filter.after = Some(next),
+            None => return found,
+        }
+    }
+    panic!("it has no end: {filter:?}");
+}
+
+pub async fn m7_page_after_page_finds_what_a_list_finds(fixture: &impl AdminFixture) {
+    let (admin, source) = (fixture.admin(), fixture.source("c"));
+    // A message is dead, the next waits behind it, some are done and some are not.
+    let names: Vec<String> = (0..23).map(|number| number.to_string()).collect();
+    let of_key = |name: &String| named(name, if name.len() == 1 { "k" } else { name });
+    fixture.enqueue(names.iter().map(of_key).collect()).await;
+    let claim = claim_some(&source, 15).await.unwrap();
+    let mut verdicts = vec![Verdict::Done; claim.messages.len()];
+    (verdicts[3], verdicts[4]) = (dead(true), Verdict::Behind);
+    source.settle(&claim, &verdicts).await.unwrap();
+    let stands = [None, Some(Stand::Dead), Some(Stand::Behind), Some(Stand::Done), Some(Stand::Pending)];
+    for (stand, key) in stands.into_iter().flat_map(|stand| [(stand, None), (stand, Some("k".to_owned()))]) {
+        let filter = Filter { stand, key, ..of("c") };
+        let mut all: Vec<_> = admin.list(&filter).await.unwrap().into_iter().map(|entry| entry.id).collect();
+        for newest_first in [false, true] {
+            let filter = Filter { newest_first, ..filter.clone() };
+            let listed: Vec<_> =
+                admin.list(&filter).await.unwrap().into_iter().map(|entry| entry.id).collect();
+            assert_eq!(listed, all, "{filter:?}");
+            for (limit, look) in [(1, 1), (2, 3), (7, 5), (100, 4), (100, 1_000)] {
+                let found = pages(admin, Filter { limit, ..filter.clone() }, look).await;
+                assert_eq!(found, all, "{limit} a page, {look} looked at: {filter:?}");
+            }
+            all.reverse();
+        }
+    }
+}
+
+pub async fn m7_a_page_looks_at_no_more_than_it_was_told(fixture: &impl AdminFixture) {
+    let admin = fixture.admin();
+    let last = Message { kind: "rare".to_owned(), ..named("last", "k") };
+    let many = (0..20).map(|number| named(&number.to_string(), "k"));
+    fixture.enqueue(many.chain([last.clone()]).collect()).await;
+    let filter = Filter { kind: Some(last.kind.clone()), ..Filter::default() };
+    let page = admin.page(&filter, 10).await.unwrap();
+    assert!(page.entries.is_empty() && page.is_cut && page.next.is_some(), "{page:?}");
+    let page = admin.page(&Filter { newest_first: true, ..filter.clone() }, 10).await.unwrap();
+    assert_eq!((page.entries.len(), page.is_cut), (1, true), "the newest is seen at once: {page:?}");
+    let page = admin.page(&filter, 100).await.unwrap();
+    assert_eq!((page.entries.len(), page.is_cut, page.next), (1, false, None), "{page:?}");
 }

@@ -93,5 +93,5 @@ pub async fn z4_of_several_at_once_one_has_done_it(fixture: &impl PausesFixture)
     assert!(paused.iter().all(|paused| paused.pause() == first), "{paused:?}");
     let resuming = people.map(async |_| fixture.pauses().resume("relay").await.unwrap());
     let resumed: Vec<Pause> = join_all(resuming).await.into_iter().flatten().collect();
-    assert_eq!(resumed, [first.clone()]);
+    assert_eq!(resumed, std::slice::from_ref(first));
 }

@@ -7,7 +7,6 @@ use std::time::Duration;
 use async_trait::async_trait;
 use jiff::Timestamp;
 use reqwest::header::{HeaderMap, LOCATION, RETRY_AFTER};
-use reqwest::redirect::Policy;
 use reqwest::{Client, Response};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
@@ -16,7 +15,7 @@ use url::Url;
 use super::answer::Answer;
 use super::config::EndpointConfig;
 use super::guard::{Forbidden, Guard, Reach};
-use super::{envelope, tls};
+use super::{client, envelope, tls};
 use crate::error::{Error, ErrorKind, Result};
 use crate::message::Message;
 use crate::sink::{Cause, Outcome, Sink, code};
@@ -97,19 +96,11 @@ impl Endpoint {
 
     fn guarded(config: EndpointConfig, url: Url, guard: Guard) -> Result<Self> {
         let tls = tls::client(url.scheme() == "https", config.ca_file.as_deref())?;
-        let client = Client::builder()
-            .tls_backend_preconfigured(tls)
+        let client = client::builder(tls)
             .dns_resolver(guard.clone())
-            .redirect(Policy::none())
-            .no_proxy()
-            .referer(false)
             .connect_timeout(config.connecting())
-            .user_agent(concat!("outboxd/", env!("CARGO_PKG_VERSION")))
             .build()
-            .map_err(|error| {
-                let why = format!("the HTTP client cannot be set up: {}", words(&error));
-                Error::new(ErrorKind::Unexpected, why)
-            })?;
+            .map_err(|error| client::no_client(&words(&error)))?;
         let place = url.origin().ascii_serialization();
         Ok(Self { client, url, config, guard, place })
     }

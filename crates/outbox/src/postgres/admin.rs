@@ -3,20 +3,21 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
+use sqlx::Row;
 use sqlx::postgres::PgRow;
-use sqlx::{PgConnection, Row};
 use uuid::Uuid;
 
 use super::error::classify;
 use super::row::{self, At};
-use super::{Outbox, settle};
-use crate::admin::{Admin, COUNTED_AT_MOST, CursorStatus, Entry, Filter, Repair, ReplayFrom, Stand, Story};
+use super::{Outbox, find, settle};
+use crate::admin::{
+    Admin, COUNTED_AT_MOST, CursorStatus, Entry, Filter, Page, Repair, ReplayFrom, Stand, Story,
+};
 use crate::error::Result;
 use crate::message::MessageId;
-use crate::sink::Cause;
 
 /// A person waits for the answer, and the database has other things to do.
-const PATIENCE: &str = "set local statement_timeout = '15s'";
+pub(super) const PATIENCE: &str = "set local statement_timeout = '15s'";
 
 /// Counts stop at $1, so the cost does not grow with the backlog. Pending rows lie above the floor, or belong to
 /// transactions that s1 saw in progress.
@@ -48,33 +49,6 @@ const STATUS: &str = "
         from (select state from outbox.parked p where p.cursor = c.name and p.lane = c.lane limit $1) as p
     ) as set_aside on true
     order by c.name, c.lane";
-
-/// Every message on every cursor that it concerns, with where it stands there.
-const LIST: &str = "
-    select m.seq, m.id, m.type, m.key, m.occurred_at, c.name as cursor, p.attempts, p.due, p.code, p.detail, s.stand
-    from outbox.messages m
-    left join outbox.cursors c on c.lanes = 1 or outbox.lane_of(m.key, m.seq, c.lanes) = c.lane
-    left join outbox.parked p on p.cursor = c.name and p.seq = m.seq
-    cross join lateral (select coalesce(p.state, case
-        when c.name is null then 'pending'
-        when m.seq <= c.base or pg_visible_in_snapshot(m.xid, c.s1) then 'done'
-        when c.s2 is not null and m.seq <= c.pos and pg_visible_in_snapshot(m.xid, c.s2) then 'done'
-        else 'pending' end) as stand) as s
-    where ($1::text is null or c.name = $1) and ($2::text is null or s.stand = $2)
-      and ($3::uuid is null or m.id = $3) and ($4::text is null or m.type like $4)
-      and ($5::text is null or m.key = $5) and ($6::text is null or p.code = $6)
-      and ($7::text is null or m.headers ->> $7 = $8) and ($9::bigint is null or m.seq > $9)
-    order by m.seq, c.name limit $10";
-
-/// The same for what is set aside, by way of the small table.
-const LIST_PARKED: &str = "
-    select m.seq, m.id, m.type, m.key, m.occurred_at, p.cursor, p.attempts, p.due, p.code, p.detail, p.state as stand
-    from outbox.parked p join outbox.messages m using (seq)
-    where ($1::text is null or p.cursor = $1) and ($2::text is null or p.state = $2)
-      and ($3::uuid is null or m.id = $3) and ($4::text is null or m.type like $4)
-      and ($5::text is null or m.key = $5) and ($6::text is null or p.code = $6)
-      and ($7::text is null or m.headers ->> $7 = $8) and ($9::bigint is null or m.seq > $9)
-    order by m.seq, p.cursor limit $10";
 
 const SHOW: &str = "
     select id, type, key, payload, content_type, headers::text as headers, occurred_at, 0 as attempts
@@ -133,7 +107,12 @@ impl Admin for Outbox {
 
     async fn list(&self, filter: &Filter) -> Result<Vec<Entry>> {
         let mut tx = self.pool.begin().await.map_err(|error| classify(error, "listing messages"))?;
-        list(&mut tx, filter).await
+        find::list(&mut tx, filter).await
+    }
+
+    async fn page(&self, filter: &Filter, look: u32) -> Result<Page> {
+        let mut tx = self.pool.begin().await.map_err(|error| classify(error, "listing messages"))?;
+        find::page(&mut tx, filter, look).await
     }
 
     async fn show(&self, id: &MessageId) -> Result<Option<Story>> {
@@ -144,7 +123,7 @@ impl Admin for Outbox {
             sqlx::query(SHOW).bind(uuid).persistent(false).fetch_optional(&mut *tx).await.map_err(failed)?;
         let Some(row) = row else { return Ok(None) };
         let mut message = row::message(&row).map_err(failed)?;
-        let entries = list(&mut tx, &Filter { id: Some(id.clone()), ..Filter::default() }).await?;
+        let entries = find::list(&mut tx, &Filter { id: Some(id.clone()), ..Filter::default() }).await?;
         message.attempts = entries.iter().map(|entry| entry.attempts).max().unwrap_or(0);
         Ok(Some(Story { message, entries }))
     }
@@ -154,7 +133,7 @@ impl Admin for Outbox {
         let mut tx = self.pool.begin().await.map_err(failed)?;
         let lock = sqlx::query(LOCK_CURSORS).bind(&filter.cursor).persistent(false);
         lock.execute(&mut *tx).await.map_err(failed)?;
-        let mut chosen = select(&mut tx, LIST_PARKED, filter, i64::MAX).await?;
+        let mut chosen = find::set_aside(&mut tx, filter).await?;
         if repair == Repair::Retry {
             // What is behind comes by itself, after the one that it waits for.
             chosen.retain(|entry| entry.stand != Stand::Behind);
@@ -206,52 +185,7 @@ impl Admin for Outbox {
     }
 }
 
-async fn list(tx: &mut PgConnection, filter: &Filter) -> Result<Vec<Entry>> {
-    sqlx::raw_sql(PATIENCE).execute(&mut *tx).await.map_err(|error| classify(error, "listing messages"))?;
-    let set_aside =
-        matches!(filter.stand, Some(Stand::Waiting | Stand::Behind | Stand::Dead)) || filter.code.is_some();
-    let most = i64::try_from(filter.page().saturating_add(1)).unwrap_or(i64::MAX);
-    Ok(filter.cut(select(tx, if set_aside { LIST_PARKED } else { LIST }, filter, most).await?))
-}
-
-async fn select(
-    tx: &mut PgConnection,
-    statement: &'static str,
-    filter: &Filter,
-    most: i64,
-) -> Result<Vec<Entry>> {
-    let failed = |error| classify(error, "listing messages");
-    let id = match filter.id.as_ref().map(|id| Uuid::parse_str(id.as_str())).transpose() {
-        Ok(id) => id,
-        // No message of ours has such an id.
-        Err(_) => return Ok(Vec::new()),
-    };
-    let (name, value) = filter.header.clone().unzip();
-    let rows = sqlx::query(statement)
-        .bind(&filter.cursor)
-        .bind(filter.stand.map(Stand::as_str))
-        .bind(id)
-        .bind(filter.kind.as_deref().map(like))
-        .bind(&filter.key)
-        .bind(&filter.code)
-        .bind(name)
-        .bind(value)
-        .bind(filter.after.and_then(|after| i64::try_from(after).ok()))
-        .bind(most)
-        .persistent(false)
-        .fetch_all(tx)
-        .await
-        .map_err(failed)?;
-    rows.iter().map(|row| entry(row).map_err(failed)).collect()
-}
-
-/// A pattern for LIKE: `*` at the end matches any ending, everything else only itself.
-fn like(kind: &str) -> String {
-    let (stem, any) = kind.strip_suffix('*').map_or((kind, ""), |stem| (stem, "%"));
-    stem.replace('\\', "\\\\").replace('%', "\\%").replace('_', "\\_") + any
-}
-
-fn count(row: &PgRow, column: &str) -> sqlx::Result<u64> {
+pub(super) fn count(row: &PgRow, column: &str) -> sqlx::Result<u64> {
     Ok(u64::try_from(row.try_get::<i64, _>(column)?).unwrap_or(0))
 }
 
@@ -271,38 +205,4 @@ fn status(row: &PgRow) -> sqlx::Result<CursorStatus> {
         dead: count(row, "dead")?,
         delivered: Some(count(row, "delivered")?),
     })
-}
-
-fn entry(row: &PgRow) -> sqlx::Result<Entry> {
-    let stand = match row.try_get::<&str, _>("stand")? {
-        "waiting" => Stand::Waiting,
-        "behind" => Stand::Behind,
-        "dead" => Stand::Dead,
-        "done" => Stand::Done,
-        _ => Stand::Pending,
-    };
-    let (code, detail): (Option<String>, Option<String>) = (row.try_get("code")?, row.try_get("detail")?);
-    Ok(Entry {
-        position: count(row, "seq")?,
-        id: row.try_get::<Uuid, _>("id")?.into(),
-        kind: row.try_get("type")?,
-        key: row.try_get("key")?,
-        occurred_at: row.try_get::<At, _>("occurred_at")?.0,
-        cursor: row.try_get("cursor")?,
-        stand,
-        attempts: u32::try_from(row.try_get::<Option<i32>, _>("attempts")?.unwrap_or(0)).unwrap_or(0),
-        due: row.try_get::<Option<At>, _>("due")?.map(|at| at.0).filter(|_| stand == Stand::Waiting),
-        cause: code.map(|code| Cause::new(code, detail.unwrap_or_default())),
-    })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_a_star_at_the_end_is_a_pattern() {
-        assert_eq!(like("order.*"), "order.%");
-        assert_eq!(like("100%_*x"), "100\\%\\_*x");
-    }
 }

@@ -16,8 +16,10 @@ use super::window::{Marks, Position, Snapshot};
 use crate::error::{Error, ErrorKind, Result};
 use crate::failpoint;
 use crate::source::{Lease, Start};
+use crate::tell;
 
-/// The mark is read before the update gives this transaction its id: see [`Marks`].
+/// The mark is read before the update gives this transaction its id: see [`Marks`]. A look at the table in `returning`
+/// sees it as it was before.
 const TAKE: &str = "
     with mark as materialized (select last_value - (not is_called)::int as highest from outbox.messages_seq)
     update outbox.cursors
@@ -30,7 +32,9 @@ const TAKE: &str = "
         mark.highest, pg_current_xact_id()::text as xid,
         (select system_identifier from pg_control_system()) as here,
         substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8) as timeline,
-        exists (select from outbox.parked where cursor = $1 and lane = $2) as has_parked";
+        exists (select from outbox.parked where cursor = $1 and lane = $2) as has_parked,
+        (select before.owner from outbox.cursors before where before.name = $1 and before.lane = $2
+            and before.owner <> $3) as owner_before";
 
 /// Every lane at once, so that no other sees some of them only: a purge, or a change of lanes.
 ///
@@ -111,6 +115,9 @@ pub(super) async fn acquire(identity: &Identity) -> Result<Option<Held>> {
     failpoint::pass("take_before_commit");
     tx.commit().await.map_err(|error| classify(error, doing()))?;
     failpoint::pass("take_after_commit");
+    if let Some(before) = row.get::<Option<String>, _>("owner_before") {
+        tell::takeover(&identity.name, &before);
+    }
     tracing::info!(cursor = identity.name, lane = identity.lane, epoch = held.epoch, "the cursor is ours");
     Ok(Some(held))
 }

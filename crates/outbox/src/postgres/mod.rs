@@ -9,6 +9,7 @@ mod cursor;
 mod enqueue;
 mod error;
 mod examine;
+mod find;
 mod inbox;
 mod lanes;
 mod lease;

@@ -13,7 +13,7 @@ use sqlx::sqlite::SqliteRow;
 use sqlx::{QueryBuilder, Row, Sqlite, SqliteConnection, SqlitePool};
 
 use super::{Outbox, error, find, lane, sql};
-use crate::admin::{Admin, COUNTED_AT_MOST, CursorStatus, Entry, Filter, Repair, ReplayFrom, Story};
+use crate::admin::{Admin, COUNTED_AT_MOST, CursorStatus, Entry, Filter, Page, Repair, ReplayFrom, Story};
 use crate::error::{Error, ErrorKind, Result};
 use crate::message::MessageId;
 
@@ -27,6 +27,11 @@ impl Admin for Outbox {
     async fn list(&self, filter: &Filter) -> Result<Vec<Entry>> {
         let mut tx = self.pool.begin().await.map_err(error::from(&self.pool))?;
         find::list(&mut tx, filter).await.map_err(error::from(&self.pool))
+    }
+
+    async fn page(&self, filter: &Filter, look: u32) -> Result<Page> {
+        let mut tx = self.pool.begin().await.map_err(error::from(&self.pool))?;
+        find::page(&mut tx, filter, look).await.map_err(error::from(&self.pool))
     }
 
     async fn show(&self, id: &MessageId) -> Result<Option<Story>> {

@@ -7,7 +7,7 @@ use sqlx::sqlite::SqliteRow;
 use sqlx::{QueryBuilder, Row, Sqlite, SqliteConnection};
 
 use super::{lane, sql};
-use crate::admin::{Entry, Filter, Stand, Story};
+use crate::admin::{Entry, Filter, Page, Stand, Story};
 use crate::message::MessageId;
 use crate::sink::Cause;
 
@@ -36,23 +36,89 @@ fn is_set_aside(filter: &Filter) -> bool {
     filter.code.is_some() || matches!(filter.stand, Some(Stand::Waiting | Stand::Behind | Stand::Dead))
 }
 
-pub(super) async fn list(conn: &mut SqliteConnection, filter: &Filter) -> sqlx::Result<Vec<Entry>> {
-    let limit = filter.page();
-    if is_set_aside(filter) {
-        list_parked(conn, filter, limit).await
-    } else {
-        list_log(conn, filter, limit).await
+/// Which part of the log is meant: above the first, up to the second.
+#[derive(Debug, Clone, Copy)]
+struct Part {
+    above: i64,
+    up_to: i64,
+}
+
+impl Part {
+    /// What comes after the position where the filter begins, in its direction.
+    fn of(filter: &Filter) -> Self {
+        let after = filter.after.map(|after| i64::try_from(after).unwrap_or(i64::MAX));
+        match filter.newest_first {
+            true => Self { above: 0, up_to: after.map_or(i64::MAX, |after| after - 1) },
+            false => Self { above: after.unwrap_or(0), up_to: i64::MAX },
+        }
+    }
+
+    /// What comes after this message.
+    fn after(self, seq: i64, newest_first: bool) -> Self {
+        match newest_first {
+            true => Self { up_to: seq - 1, ..self },
+            false => Self { above: seq, ..self },
+        }
     }
 }
 
-async fn list_parked(conn: &mut SqliteConnection, filter: &Filter, limit: usize) -> sqlx::Result<Vec<Entry>> {
+pub(super) async fn list(conn: &mut SqliteConnection, filter: &Filter) -> sqlx::Result<Vec<Entry>> {
+    Ok(filter.cut(select(conn, filter, Part::of(filter)).await?))
+}
+
+pub(super) async fn page(conn: &mut SqliteConnection, filter: &Filter, look: u32) -> sqlx::Result<Page> {
+    let mut part = Part::of(filter);
+    // These find what they look for by an index.
+    let is_bounded = filter.id.is_none() && !is_set_aside(filter);
+    let cut_at = if is_bounded { narrow(conn, filter, &mut part, look).await? } else { None };
+    Ok(filter.page_of(select(conn, filter, part).await?, cut_at))
+}
+
+/// Cuts the part to `look` messages; tells where the next look begins, if there is something left.
+async fn narrow(
+    conn: &mut SqliteConnection,
+    filter: &Filter,
+    part: &mut Part,
+    look: u32,
+) -> sqlx::Result<Option<u64>> {
+    if filter.stand == Some(Stand::Pending) {
+        let positions = positions(conn, filter.cursor.as_deref()).await?;
+        // Up to here every lane has read, or set aside.
+        part.above = part.above.max(positions.into_values().flatten().min().unwrap_or(0));
+    }
+    let mut query = QueryBuilder::new("SELECT seq FROM outbox_messages WHERE seq > ");
+    query.push_bind(part.above).push(" AND seq <= ").push_bind(part.up_to).push(" ORDER BY seq ");
+    query.push(direction(filter)).push(" LIMIT 1 OFFSET ").push_bind(i64::from(look.saturating_sub(1)));
+    let last: Option<(i64,)> = query.build_query_as().fetch_optional(conn).await?;
+    let Some((last,)) = last else { return Ok(None) };
+    match filter.newest_first {
+        true => part.above = last - 1,
+        false => part.up_to = last,
+    }
+    Ok(Some(u64::try_from(last).unwrap_or(0)))
+}
+
+fn direction(filter: &Filter) -> &'static str {
+    if filter.newest_first { "DESC" } else { "ASC" }
+}
+
+/// What matches in a part of the log: a page, and one entry more if there are more.
+async fn select(conn: &mut SqliteConnection, filter: &Filter, part: Part) -> sqlx::Result<Vec<Entry>> {
+    let most = filter.page().saturating_add(1);
+    if is_set_aside(filter) {
+        list_parked(conn, filter, most).await
+    } else {
+        list_log(conn, filter, part, most).await
+    }
+}
+
+async fn list_parked(conn: &mut SqliteConnection, filter: &Filter, most: usize) -> sqlx::Result<Vec<Entry>> {
     let mut query = QueryBuilder::new(
         "SELECT m.seq, m.id, m.type, m.key, m.occurred_at, p.cursor, p.attempts, p.due, p.state, p.code, p.detail ",
     );
     push_parked(&mut query, filter);
-    query
-        .push(" ORDER BY p.seq, p.cursor LIMIT ")
-        .push_bind(i64::try_from(limit.saturating_add(1)).unwrap_or(i64::MAX));
+    query.push(" ORDER BY p.seq ").push(direction(filter)).push(", p.cursor LIMIT ");
+    query.push_bind(i64::try_from(most).unwrap_or(i64::MAX));
     let mut entries = Vec::new();
     for row in query.build().fetch_all(&mut *conn).await? {
         let mut entry = entry(&row)?;
@@ -60,38 +126,39 @@ async fn list_parked(conn: &mut SqliteConnection, filter: &Filter, limit: usize)
         set_aside(&mut entry, &row)?;
         entries.push(entry);
     }
-    Ok(filter.cut(entries))
+    Ok(entries)
 }
 
-async fn list_log(conn: &mut SqliteConnection, filter: &Filter, limit: usize) -> sqlx::Result<Vec<Entry>> {
+async fn list_log(
+    conn: &mut SqliteConnection,
+    filter: &Filter,
+    mut part: Part,
+    most: usize,
+) -> sqlx::Result<Vec<Entry>> {
     let positions = positions(conn, filter.cursor.as_deref()).await?;
     if positions.is_empty() && filter.cursor.is_some() {
         return Ok(Vec::new());
     }
-    let mut after = filter.after.and_then(|after| i64::try_from(after).ok()).unwrap_or(0);
     let mut entries = Vec::new();
     loop {
         let mut query =
             QueryBuilder::new("SELECT m.seq, m.id, m.type, m.key, m.occurred_at FROM outbox_messages m");
-        query.push(" WHERE m.seq > ").push_bind(after);
+        query.push(" WHERE m.seq > ").push_bind(part.above).push(" AND m.seq <= ").push_bind(part.up_to);
         push_message(&mut query, filter);
-        query.push(" ORDER BY m.seq LIMIT ").push_bind(STRIDE);
+        query.push(" ORDER BY m.seq ").push(direction(filter)).push(" LIMIT ").push_bind(STRIDE);
         let rows = query.build().fetch_all(&mut *conn).await?;
-        let Some(last) = rows.last() else { return Ok(entries) };
-        let last = last.try_get("seq")?;
-        let parked = parked_between(conn, &positions, after, last).await?;
+        let (Some(first), Some(last)) = (rows.first(), rows.last()) else { return Ok(entries) };
+        let (first, last): (i64, i64) = (first.try_get("seq")?, last.try_get("seq")?);
+        let parked = parked_between(conn, &positions, first.min(last) - 1, first.max(last)).await?;
         for row in &rows {
-            let mut of_message = entries_of(row, &positions, &parked)?;
-            of_message.retain(|entry| filter.stand.is_none_or(|stand| entry.stand == stand));
-            if !entries.is_empty() && entries.len() + of_message.len() > limit {
-                return Ok(entries);
-            }
-            entries.extend(of_message);
-            if entries.len() >= limit {
+            let of_message = entries_of(row, &positions, &parked)?.into_iter();
+            entries.extend(of_message.filter(|entry| filter.stand.is_none_or(|stand| entry.stand == stand)));
+            if entries.len() >= most {
+                // One more than a page, of which the last message may be whole or not: it is cut off.
                 return Ok(entries);
             }
         }
-        after = last;
+        part = part.after(last, filter.newest_first);
     }
 }
 
@@ -208,7 +275,8 @@ pub(super) fn push_parked(query: &mut QueryBuilder<Sqlite>, filter: &Filter) {
         query.push(" AND p.code = ").push_bind(code.clone());
     }
     if let Some(after) = filter.after {
-        query.push(" AND p.seq > ").push_bind(i64::try_from(after).unwrap_or(i64::MAX));
+        query.push(if filter.newest_first { " AND p.seq < " } else { " AND p.seq > " });
+        query.push_bind(i64::try_from(after).unwrap_or(i64::MAX));
     }
     push_message(query, filter);
 }

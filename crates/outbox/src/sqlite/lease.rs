@@ -16,6 +16,7 @@ use super::lane::{self, Seat};
 use super::log::Reader;
 use crate::failpoint;
 use crate::source::{Lease, Start};
+use crate::tell;
 
 /// What an owner knows of its cursor beyond what is in the row. Dropped when the cursor is lost or given back.
 #[derive(Debug)]
@@ -111,6 +112,7 @@ pub(super) async fn take(reader: &Arc<Reader>, seat: Option<Seat>) -> sqlx::Resu
     if let Some(lanes) = prepare(&mut tx, reader).await? {
         return Ok(Taken::OtherLanes(lanes));
     }
+    let before = owner_before(&mut tx, reader).await?;
     let row = sqlx::query(
         "UPDATE outbox_cursors SET epoch = epoch + 1, turn = 0, owner = ?1,
              lease_until = CAST(unixepoch('now', 'subsec') * 1000 AS INTEGER) + ?2
@@ -129,6 +131,9 @@ pub(super) async fn take(reader: &Arc<Reader>, seat: Option<Seat>) -> sqlx::Resu
     failpoint::pass("take_before_commit");
     tx.commit().await?;
     failpoint::pass("take_after_commit");
+    if let Some(before) = before {
+        tell::takeover(&reader.name, &before);
+    }
     let (epoch, read) = (row.try_get("epoch")?, row.try_get("pos")?);
     let lease = Lease::until(asked + reader.lease);
     let shared = Arc::new(Shared { lost: AtomicBool::new(false), progress: AtomicI64::new(read) });
@@ -147,6 +152,18 @@ pub(super) async fn take(reader: &Arc<Reader>, seat: Option<Seat>) -> sqlx::Resu
         renewal,
         _seat: seat,
     })))
+}
+
+/// Who has it and is not us: one that has not given it back.
+async fn owner_before(tx: &mut SqliteConnection, reader: &Reader) -> sqlx::Result<Option<String>> {
+    sqlx::query_scalar(
+        "SELECT owner FROM outbox_cursors WHERE name = ? AND lane = ? AND owner IS NOT NULL AND owner <> ?",
+    )
+    .bind(&reader.name)
+    .bind(reader.lane)
+    .bind(&reader.owner)
+    .fetch_optional(tx)
+    .await
 }
 
 /// Makes sure that there is a row per lane; tells the number of lanes if it is another one and in use.

@@ -88,7 +88,11 @@ impl<D: Driver> Desk<'_, D> {
         // How many rows of earlier tables the list has passed.
         let mut passed = 0;
         let mut tx = self.driver.begin(None).await?;
-        for layout in &self.tables {
+        let mut tables: Vec<_> = self.tables.iter().collect();
+        if filter.newest_first {
+            tables.reverse();
+        }
+        for layout in tables {
             let room = (filter.page() - entries.len()) as u64;
             if room == 0 {
                 break;

@@ -179,7 +179,8 @@ impl Layout {
             self.quoted()
         ));
         let sql = self.filtered(sql, filter)?;
-        Ok(sql.push(&format!(" order by {} limit ", self.order())).int(most).push(" offset ").int(skip))
+        let order = if filter.newest_first { self.reverse_order() } else { self.order() };
+        Ok(sql.push(&format!(" order by {order} limit ")).int(most).push(" offset ").int(skip))
     }
 
     /// How many rows match, up to a limit.

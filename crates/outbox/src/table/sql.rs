@@ -233,12 +233,22 @@ impl Layout {
     }
 
     pub(super) fn order(&self) -> String {
+        self.ordering().join(", ")
+    }
+
+    /// The same, from the end.
+    pub(super) fn reverse_order(&self) -> String {
+        let columns = self.ordering().into_iter().map(|column| format!("{column} desc"));
+        columns.collect::<Vec<_>>().join(", ")
+    }
+
+    fn ordering(&self) -> Vec<String> {
         let mut columns: Vec<_> = self.mapping.order_by.iter().map(|name| self.col(name)).collect();
         let id = self.col(&self.mapping.id);
         if !columns.contains(&id) {
             columns.push(id);
         }
-        columns.join(", ")
+        columns
     }
 
     /// `id is one of these`.

@@ -1,13 +1,13 @@
 //! What a pipe counts and measures, read back from a recorder.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use metrics_util::debugging::{DebugValue, DebuggingRecorder, Snapshotter};
 use outbox::figures::{self, Figures, TYPES};
 use outbox::memory::{Outbox, Recorder};
 use outbox::policy::{Backoff, Policy};
-use outbox::{Cause, Handler, Lent, Message, Outcome, Pipe, Sink, code, memory};
+use outbox::{Cause, Handler, Lent, Message, Outcome, Pipe, Sink, Source, code, memory, postgres, sqlite};
 use tokio_util::sync::CancellationToken;
 
 /// Every series as `name{label=value}`: a counter, or how often a histogram was told something.
@@ -93,4 +93,55 @@ async fn e6_what_an_inbox_knew_already_is_counted() {
         assert_eq!(handler.deliver(&message).await, [Outcome::Delivered]);
     }
     assert_eq!(read(&snapshotter)[&format!("{}{{consumer=billing}}", figures::DUPLICATES)], 2);
+}
+
+/// One that does not give its cursor back, and one that gets it when the lease is over; then one that gets it given.
+async fn hand_over(cursor: impl Fn(&str) -> Box<dyn Source>) -> BTreeMap<String, u64> {
+    let recorder = DebuggingRecorder::new();
+    let snapshotter = recorder.snapshotter();
+    let _installed = metrics::set_default_local_recorder(&recorder);
+    let taken = async |source: &dyn Source| {
+        let give_up_at = Instant::now() + Duration::from_secs(60);
+        while source.claim(1).await.unwrap().messages.is_empty() {
+            assert!(Instant::now() < give_up_at, "the cursor was never had");
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    let first = cursor("first");
+    taken(&*first).await;
+    drop(first);
+    let second = cursor("second");
+    taken(&*second).await;
+    second.close().await.unwrap();
+    let third = cursor("third");
+    taken(&*third).await;
+    third.close().await.unwrap();
+    let mut told = read(&snapshotter);
+    told.retain(|name, _| name.starts_with(figures::TAKEOVERS));
+    told
+}
+
+#[tokio::test]
+async fn d8_a_cursor_that_is_taken_over_is_counted_and_one_that_was_given_back_is_not() {
+    let once = BTreeMap::from([(format!("{}{{pipe=relay}}", figures::TAKEOVERS), 1)]);
+    let lease = Duration::from_millis(300);
+    let folder = tempfile::tempdir().unwrap();
+    let url = format!("sqlite:{}", folder.path().join("shop.db").display());
+    let outbox = sqlite::Outbox::connect(&url).await.unwrap();
+    outbox.migrate().await.unwrap();
+    let mut tx = outbox.pool().begin().await.unwrap();
+    outbox.enqueue(&mut tx, Message::new("t", "")).await.unwrap();
+    tx.commit().await.unwrap();
+    let told = hand_over(|owner| Box::new(outbox.cursor("relay").owner(owner).lease(lease))).await;
+    assert_eq!(told, once, "SQLite");
+
+    let Some(server) = testbed::postgres().await else { return };
+    let database = server.database().await.unwrap();
+    let outbox = postgres::Outbox::connect(database.url()).await.unwrap();
+    outbox.migrate().await.unwrap();
+    let mut tx = outbox.pool().begin().await.unwrap();
+    outbox.enqueue(&mut tx, Message::new("t", "")).await.unwrap();
+    tx.commit().await.unwrap();
+    let told = hand_over(|owner| Box::new(outbox.cursor("relay").owner(owner).lease(lease))).await;
+    assert_eq!(told, once, "PostgreSQL");
 }

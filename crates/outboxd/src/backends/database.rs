@@ -1,7 +1,7 @@
 //! The databases of handlers and inboxes. A connection is one pool, whoever uses it.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use outbox::audit::Audit;
@@ -13,7 +13,6 @@ use outbox::{
     Error, ErrorKind, Finding, Handled, Inbox as _, MessageId, Once, Result, Sink, mysql, postgres, sqlite,
 };
 use sqlx::{MySqlPool, PgPool, SqlitePool};
-use tokio::sync::Mutex;
 
 use super::config::{error_table, inbox_table};
 use crate::connection::{Connection, Kind};
@@ -64,6 +63,16 @@ impl Database {
         }
     }
 
+    /// How many connections its pool has, and how many of them nobody uses.
+    pub fn connections(&self) -> (u32, u32) {
+        let (all, idle) = match self {
+            Self::Postgres(pool) => (pool.size(), pool.num_idle()),
+            Self::Sqlite(pool) => (pool.size(), pool.num_idle()),
+            Self::MySql(pool) => (pool.size(), pool.num_idle()),
+        };
+        (all, u32::try_from(idle).unwrap_or(all))
+    }
+
     /// Looks at statements, and runs none.
     pub async fn examine(&self, statements: &Statements) -> Vec<Finding> {
         match self {
@@ -79,14 +88,23 @@ impl Database {
 pub struct Databases(Mutex<BTreeMap<String, Database>>);
 
 impl Databases {
+    fn known(&self) -> MutexGuard<'_, BTreeMap<String, Database>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Those that are open, by name of the connection.
+    pub fn opened(&self) -> Vec<(String, Database)> {
+        self.known().iter().map(|(name, database)| (name.clone(), database.clone())).collect()
+    }
+
     /// The database of a connection, which must be there.
     pub async fn open(&self, connection: &Connection) -> Result<Database> {
-        if let Some(database) = self.0.lock().await.get(&connection.name) {
+        if let Some(database) = self.known().get(&connection.name) {
             return Ok(database.clone());
         }
         // Not under the lock: one that does not answer keeps nobody else waiting. Of two pools the first stays.
         let database = Database::open(connection).await?;
-        Ok(self.0.lock().await.entry(connection.name.clone()).or_insert(database).clone())
+        Ok(self.known().entry(connection.name.clone()).or_insert(database).clone())
     }
 
     /// An inbox; a table of somebody else's is checked.

@@ -11,6 +11,7 @@ use outbox::table::{Mapping, Reading};
 use outbox::{Error, ErrorKind, Message, MessageId, Result, Source, Store, mysql, postgres, sqlite};
 
 use super::config::work_queue_config;
+use super::database::Database;
 use crate::connection::Kind;
 use crate::options::{PipeOptions, Start};
 use crate::plan::{Layout, PipePlan, SourcePlan};
@@ -154,6 +155,15 @@ impl Log {
                 Ok(Self::MySqlTable(Box::new(table.pipe(reader))))
             }
             _ => Err(Error::new(ErrorKind::Config, "a mapped table needs PostgreSQL, MariaDB or MySQL")),
+        }
+    }
+
+    /// The database of a log; a mapped table keeps its connections to itself.
+    pub fn database(&self) -> Option<Database> {
+        match self {
+            Self::Postgres(outbox) => Some(Database::Postgres(outbox.pool().clone())),
+            Self::Sqlite(outbox) => Some(Database::Sqlite(outbox.pool().clone())),
+            Self::PostgresTable(_) | Self::MySqlTable(_) => None,
         }
     }
 

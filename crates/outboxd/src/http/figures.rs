@@ -1,6 +1,6 @@
 //! The figures of this process, as Prometheus reads them.
 
-use std::sync::OnceLock;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use anyhow::{Context as _, anyhow};
@@ -8,6 +8,7 @@ use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
 use tokio_util::sync::CancellationToken;
 
 use super::guard::LOGINS;
+use crate::watch::{Family, Fresh, render};
 
 /// The bounds of a histogram that has none of its own: seconds, from a blink to a minute. Alerts ask what took longer
 /// than 2 s and than 30 s; without these bounds the answer would be a guess.
@@ -24,7 +25,10 @@ const BUILD: &str = "outbox_build_info";
 
 /// What `/metrics` shows.
 #[derive(Clone)]
-pub struct Figures(PrometheusHandle);
+pub struct Figures {
+    recorded: PrometheusHandle,
+    fresh: Arc<Mutex<Vec<Fresh>>>,
+}
 
 impl Figures {
     /// Makes this the place where every figure of the process goes; `buckets` are those of histograms that have their
@@ -45,23 +49,32 @@ impl Figures {
             outbox::figures::describe();
             crate::watch::describe();
             crate::pauses::describe();
+            crate::traces::describe();
             metrics::describe_gauge!(BUILD, "The version of this process");
             metrics::gauge!(BUILD, "version" => env!("CARGO_PKG_VERSION")).set(1.0);
             anyhow::Ok(handle)
         };
         let installed = INSTALLED.get_or_init(|| install().map_err(|error| format!("{error:#}")));
-        installed.clone().map(Self).map_err(|error| anyhow!("cannot record figures: {error}"))
+        let figures = |recorded| Self { recorded, fresh: Arc::default() };
+        installed.clone().map(figures).map_err(|error| anyhow!("cannot record figures: {error}"))
+    }
+
+    /// Shows these too, as they are when somebody asks.
+    pub fn also(&self, fresh: impl Fn() -> Vec<Family> + Send + Sync + 'static) {
+        self.fresh.lock().unwrap_or_else(PoisonError::into_inner).push(Box::new(fresh));
     }
 
     /// As text.
-    pub(super) fn render(&self) -> String {
-        self.0.render()
+    pub fn render(&self) -> String {
+        let fresh = self.fresh.lock().unwrap_or_else(PoisonError::into_inner);
+        let families: Vec<Family> = fresh.iter().flat_map(|make| make()).collect();
+        self.recorded.render() + &render(&families)
     }
 
     /// Puts what was measured into its buckets, now and then, so that it does not pile up.
-    pub(super) async fn upkeep(self, stop: CancellationToken) {
+    pub async fn upkeep(self, stop: CancellationToken) {
         while stop.run_until_cancelled(tokio::time::sleep(UPKEEP)).await.is_some() {
-            self.0.run_upkeep();
+            self.recorded.run_upkeep();
         }
     }
 }

@@ -164,8 +164,8 @@ async fn show_figures(State(shared): State<Arc<Shared>>) -> ([(HeaderName, &'sta
 }
 
 /// What is said to who has lost the way.
-const THERE: &str = "there are pages at /, the API below /v1, POST /v1/messages, GET /metrics, GET /health, GET /readyz and \
-    GET /livez";
+const THERE: &str = "there are pages at /, what GET /v1/openapi.json lists, POST /v1/messages, GET /metrics, GET /health, \
+    GET /readyz and GET /livez";
 
 async fn nowhere() -> Refusal {
     Refusal::new(StatusCode::NOT_FOUND, "there is nothing at this path", THERE)

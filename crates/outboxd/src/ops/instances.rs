@@ -14,6 +14,9 @@ use crate::trouble::Trouble;
 /// After so long without a beat an instance is gone: they come every 30 s, and one or two may be lost.
 pub const OFFLINE_AFTER: Duration = Duration::from_secs(90);
 
+/// The word for an instance that is gone without one.
+pub const OFFLINE: &str = "offline";
+
 /// An instance and one of its pipes.
 #[derive(Debug, Clone, Serialize, ToSchema)]
 pub struct Instance {
@@ -51,7 +54,7 @@ impl Instance {
         let state = if seen.stopped {
             "stopped"
         } else if seen.age > OFFLINE_AFTER {
-            "offline"
+            OFFLINE
         } else {
             seen.beat.state.as_str()
         };
@@ -76,9 +79,11 @@ impl Instance {
     pub fn told(&self) -> String {
         let cause = self.cause.as_deref().map(|cause| format!(": {cause}")).unwrap_or_default();
         match self.state {
-            "offline" => format!("OFFLINE since {:.0}", self.beat_at),
+            OFFLINE => format!("OFFLINE since {:.0}", self.beat_at),
             // The cause says who wants it so.
-            state if state == State::Paused.as_str() && self.cause.is_some() => cause[2..].to_owned(),
+            state if state == State::Paused.as_str() && self.cause.is_some() => {
+                self.cause.clone().unwrap_or_default()
+            }
             state if state == State::Waiting.as_str() => format!("waiting for the sink{cause}"),
             state => format!("{state}{cause}"),
         }

@@ -7,7 +7,7 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::Office;
-use super::instances::{self, Instance};
+use super::instances::{self, Instance, OFFLINE};
 use super::pause::{PauseShown, pauses};
 use crate::health::{Away, Health, Judged, View};
 use crate::plan::PipePlan;
@@ -84,7 +84,9 @@ pub struct BreakerShown {
 
 /// The pipes, as this instance knows them and as the others have told. A database that is away hides only the others.
 pub async fn pipes(office: &Office, health: &Health) -> PipesAnswer {
-    let (told, paused) = join(instances::read(office, None), pauses(office)).await;
+    let told = instances::read(office, None);
+    let paused = office.look("cannot tell which pipes are paused", pauses(office));
+    let (told, paused) = join(told, paused).await;
     let (mut remarks, now) = (Vec::new(), Timestamp::now());
     let mut remark = |trouble: Trouble| remarks.push(format!("{trouble}; {}", trouble.help()));
     let told = told.map_err(&mut remark).ok().flatten().unwrap_or_default();
@@ -96,8 +98,8 @@ pub async fn pipes(office: &Office, health: &Health) -> PipesAnswer {
             Some(paused) => find(paused, &pipe.name),
             None => ours.and_then(|(view, _)| view.pause.as_ref()),
         };
-        let is_other = |seen: &&Instance| seen.pipe == pipe.name && seen.instance != health.instance;
-        let others = told.iter().filter(is_other);
+        let others = told.iter().filter(|told| told.pipe == pipe.name);
+        let others = others.filter(|told| told.instance != health.instance);
         let ours_first = ours.map(|(view, judged)| of_own(&health.instance, view, judged, now));
         PipeShown {
             pipe: pipe.name.clone(),
@@ -142,7 +144,7 @@ fn of_other(told: &Instance) -> PipeInstance {
         instance: told.instance.clone(),
         own: false,
         state: told.state.to_owned(),
-        offline: told.state == "offline",
+        offline: told.state == OFFLINE,
         cause: told.cause.clone(),
         breaker: None,
         lag_seconds: None,

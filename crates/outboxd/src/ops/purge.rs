@@ -39,8 +39,12 @@ pub async fn purge(
 ) -> Result<Changed, Trouble> {
     let older_than = parse_duration(&request.older_than)
         .map_err(|rule| Trouble::usage(format!("older_than: {rule}"), "write it as in 30d"))?;
-    let opened = office.open_all(source).await?;
-    let matched = office.look("cannot purge", count(&opened, older_than)).await?;
+    let preview = async {
+        let opened = office.open_all(source).await?;
+        let matched = count(&opened, older_than).await?;
+        Ok((opened, matched))
+    };
+    let (opened, matched) = office.look("cannot purge", preview).await?;
     if request.dry_run || matched == 0 {
         return Ok(Changed { verb: "purge", matched, changed: 0, remark: None });
     }

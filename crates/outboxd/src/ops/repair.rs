@@ -57,12 +57,14 @@ pub async fn repair(
         Repair::Retry => "retry",
         Repair::Skip => "skip",
     };
-    let opened = office.open_all(request.source.as_deref()).await?;
-    check_pipe(office, selection.pipe.as_deref(), &opened).await?;
-    let (matched, changed) = (Tally::default(), Tally::default());
-    let count = each(&opened, &filters, (deed, verb), true, &matched);
-    office.look(&format!("cannot {verb}"), count).await?;
-    let matched = matched.count();
+    let preview = async {
+        let opened = office.open_all(request.source.as_deref()).await?;
+        check_pipe(office, selection.pipe.as_deref(), &opened).await?;
+        let matched = Tally::default();
+        each(&opened, &filters, (deed, verb), true, &matched).await?;
+        Ok((opened, matched.count()))
+    };
+    let (opened, matched) = office.look(&format!("cannot {verb}"), preview).await?;
     if request.dry_run || matched == 0 {
         return Ok(Changed { verb, matched, changed: 0, remark: None });
     }
@@ -70,6 +72,7 @@ pub async fn repair(
     let ids: Vec<MessageId> = request.ids.iter().map(|id| id.as_str().into()).collect();
     let selected = selection.to_json(request.source.as_deref());
     let about = (verb, &*target(&opened), &ids[..], json!({ "matched": matched, "selection": selected }));
+    let changed = Tally::default();
     let act = each(&opened, &filters, (deed, verb), false, &changed);
     let changed = written_down(book.as_ref(), about, &changed, act).await?;
     Ok(Changed { verb, matched, changed, remark })

@@ -59,11 +59,14 @@ pub async fn replay(
     let source = choose_one(&office.plan, request.source.as_deref().or(configured))?;
     let help = "make rows pending again in the table itself; `outboxd retry` does so for dead ones";
     log_options(source, "its marks are its only progress, and no cursor can be moved back", help)?;
-    let opened = office.open(source).await?;
-    check_pipe(office, Some(pipe), std::slice::from_ref(&opened)).await?;
-    let trouble = |error: outbox::Error| opened.trouble("cannot replay", &error);
-    let count = async { opened.log.admin().replay(pipe, &from, true).await.map_err(trouble) };
-    let matched = office.look("cannot replay", count).await?;
+    let trouble = |error: outbox::Error| Trouble::at_source("cannot replay", source, &error);
+    let preview = async {
+        let opened = office.open(source).await?;
+        check_pipe(office, Some(pipe), std::slice::from_ref(&opened)).await?;
+        let matched = opened.log.admin().replay(pipe, &from, true).await.map_err(trouble)?;
+        Ok((opened, matched))
+    };
+    let (opened, matched) = office.look("cannot replay", preview).await?;
     let done = |changed, remark| Replayed { verb: "replay", pipe: pipe.to_owned(), matched, changed, remark };
     if request.dry_run || matched == 0 {
         return Ok(done(0, None));

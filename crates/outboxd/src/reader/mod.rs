@@ -144,6 +144,11 @@ impl<'a> Section<'a> {
         }
     }
 
+    /// A variable of the environment that stands in for what was not written.
+    pub fn variable(&self, name: &str) -> Option<String> {
+        (self.reader.environment)(name).filter(|value| !value.is_empty())
+    }
+
     /// A string that must be there; `help` says what it is for.
     pub fn required(&self, key: &'static str, help: &str) -> Option<At<String>> {
         let value = self.text(key);

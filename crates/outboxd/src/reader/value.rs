@@ -87,6 +87,17 @@ impl Section<'_> {
         read.ok()
     }
 
+    /// A part of the whole, from 0 to 1.
+    pub fn part(&self, key: &'static str, into: &mut f64) {
+        let Some(value) = self.entry(key) else { return };
+        let help = "choose from 0.0 (none) to 1.0 (all), without quotes";
+        match number(value.get_ref()) {
+            Some(part) if (0.0..=1.0).contains(&part) => *into = part,
+            Some(_) => self.note(key, "is out of range", help),
+            None => self.note_type(key, value.get_ref(), "a number", help),
+        }
+    }
+
     /// `true` or `false`.
     pub fn flag(&self, key: &'static str, into: &mut bool) {
         let Some(value) = self.entry(key) else { return };
@@ -148,12 +159,7 @@ impl Section<'_> {
         };
         let mut numbers = Vec::new();
         for item in items.iter() {
-            let number = match item.get_ref() {
-                DeValue::Integer(number) if number.radix() == 10 => number.as_str().parse::<f64>().ok(),
-                DeValue::Float(number) => number.as_str().parse().ok(),
-                _ => None,
-            };
-            match number.filter(|number| number.is_finite()) {
+            match number(item.get_ref()) {
                 Some(number) => numbers.push(number),
                 None => {
                     let what = format!("{}: must be a list of numbers", join(&self.path, key));
@@ -163,4 +169,14 @@ impl Section<'_> {
         }
         numbers
     }
+}
+
+/// A number, also with a fraction.
+fn number(value: &DeValue<'_>) -> Option<f64> {
+    let number = match value {
+        DeValue::Integer(number) if number.radix() == 10 => number.as_str().parse::<f64>().ok(),
+        DeValue::Float(number) => number.as_str().parse().ok(),
+        _ => None,
+    };
+    number.filter(|number| number.is_finite())
 }

@@ -4,6 +4,7 @@
 //! others go on. What is only out of reach is waited for.
 
 mod pipe;
+mod server;
 mod upkeep;
 mod worker;
 
@@ -15,16 +16,20 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
+use crate::alerts;
 use crate::backends::{Databases, Opened, Sinks};
 use crate::cli::args::RunArgs;
 use crate::health::{Health, Heart, beat, look_at_sink};
+use crate::http::Figures;
+use crate::logging;
 use crate::mistake::did_you_mean;
 use crate::ops::Office;
 use crate::pauses::Pauses;
 use crate::plan::{PipePlan, Plan, Target};
 use crate::publishers;
+use crate::traces::Traces;
 use crate::trouble::{Exit, Trouble};
-use crate::watch;
+use crate::watch::{self, Instances, Pools};
 pub use worker::RECONNECT;
 use worker::SourceWorker;
 
@@ -42,22 +47,25 @@ pub async fn run(plan: &Plan, args: &RunArgs) -> anyhow::Result<Exit> {
     declare(plan, &chosen, &stop).await;
     let owner = owner_name(plan.relay.as_deref());
     let health = Arc::new(Health::new(&owner, plan, &chosen));
-    let (databases, pauses) = (Arc::new(Databases::default()), Pauses::default());
+    let (pauses, databases) = (Pauses::default(), Arc::new(Databases::default()));
+    let office = Office::serving(Arc::new(plan.clone()), databases.clone()).followed_by(pauses.clone());
+    let office = Arc::new(office);
     // Before the sinks: what they measure must have somewhere to go.
     let until = stop.child_token();
-    let serving = match &plan.http {
-        Some(http) if !args.once && publishers::are_served(plan, &chosen) => {
-            let office = Office::serving(Arc::new(plan.clone()), databases.clone());
-            let office = Arc::new(office.followed_by(pauses.clone()));
-            Some(publishers::listen(plan, http, &chosen, &health, &office, &until).await?)
+    let http = server::server(plan, args, &chosen)?;
+    let alerts = plan.alerts.as_ref().filter(|_| !args.once);
+    let is_watched = http.is_some() || alerts.is_some();
+    let figures = is_watched.then(|| Figures::install(publishers::buckets(plan))).transpose()?;
+    let serving = match http.zip(figures.clone()) {
+        Some((http, figures)) => {
+            Some(publishers::listen(plan, &http, figures, &chosen, &health, &office, &until).await?)
         }
-        Some(_) if !args.once => {
-            tracing::info!("not listening for HTTP: the chosen pipes have neither metrics nor a publisher");
-            None
-        }
-        _ => None,
+        None => None,
     };
+    let start = |traces| Traces::start(traces, plan, &chosen, &owner).map(Arc::new);
+    let traces = plan.traces.as_ref().map(start).transpose()?;
     let mut worst = Exit::Ok;
+    let pools = Arc::new(Pools::new(databases.clone()));
     let mut sinks = Sinks::new(databases.clone());
     for name in chosen.iter().map(|pipe| &pipe.to).collect::<BTreeSet<_>>() {
         let sink = &plan.sinks[name];
@@ -87,7 +95,9 @@ pub async fn run(plan: &Plan, args: &RunArgs) -> anyhow::Result<Exit> {
             once: args.once,
             health: health.clone(),
             pauses: pauses.clone(),
-            is_served: serving.is_some(),
+            is_watched,
+            pools: pools.clone(),
+            traces: traces.clone(),
         };
         tasks.spawn(worker.work());
     }
@@ -96,9 +106,25 @@ pub async fn run(plan: &Plan, args: &RunArgs) -> anyhow::Result<Exit> {
             tokio::spawn(upkeep::prune(databases.clone(), pruned, upkeep.clone()));
         }
     }
-    if serving.is_some() {
+    if let Some(figures) = figures {
         watch::queues(plan, &upkeep);
         watch::errors(plan, &databases, &upkeep);
+        let instances = watch::beats(plan, &databases, &upkeep);
+        show(&figures, &health, pools, instances.clone());
+        if let Some(alerts) = alerts {
+            if serving.is_none() {
+                tokio::spawn(figures.clone().upkeep(upkeep.clone()));
+            }
+            let ours = chosen.iter().map(|(pipe, _)| pipe.name.clone()).collect();
+            alerts::start(
+                plan,
+                alerts,
+                alerts::Us { name: owner.clone(), pipes: ours },
+                figures,
+                instances,
+                &upkeep,
+            );
+        }
         for (sink, check) in sinks.take_checks() {
             tokio::spawn(look_at_sink(check, health.pipes_to(&sink), upkeep.clone()));
         }
@@ -117,6 +143,9 @@ pub async fn run(plan: &Plan, args: &RunArgs) -> anyhow::Result<Exit> {
             worst = exit;
         }
     }
+    if let Some(traces) = traces {
+        traces.finish().await;
+    }
     until.cancel();
     heart_stop.cancel();
     if let Some(serving) = serving {
@@ -127,6 +156,16 @@ pub async fn run(plan: &Plan, args: &RunArgs) -> anyhow::Result<Exit> {
     }
     tracing::info!("outboxd is down");
     Ok(worst)
+}
+
+/// What is asked for when figures are: how pipes, pools and other instances are.
+fn show(figures: &Figures, health: &Arc<Health>, pools: Arc<Pools>, instances: Option<Arc<Instances>>) {
+    let health = health.clone();
+    figures.also(move || watch::of_pipes(&health));
+    figures.also(move || pools.figures());
+    if let Some(instances) = instances {
+        figures.also(move || instances.figures());
+    }
 }
 
 /// Makes the queues that are read before anything is published: what a relay of the same run sends first would otherwise
@@ -176,6 +215,7 @@ fn listen(stop: CancellationToken) -> anyhow::Result<()> {
             signals += 1;
             if signals > 1 {
                 tracing::warn!(signal = name, "leaving at once; leases will run out");
+                logging::finish();
                 std::process::exit(Exit::Interrupted as i32);
             }
             tracing::info!(signal = name, "stopping; a second signal leaves at once");

@@ -12,6 +12,7 @@ use crate::health::Watched;
 use crate::once::Lane;
 use crate::pauses::Pauses;
 use crate::plan::{PipePlan, SourcePlan};
+use crate::traces::Traces;
 use crate::trouble::{Exit, Trouble};
 
 /// What it takes to run a pipe.
@@ -23,6 +24,8 @@ pub(super) struct Runner {
     pub(super) owner: String,
     pub(super) watched: Option<Arc<Watched>>,
     pub(super) pauses: Pauses,
+    /// Where spans go, if anywhere.
+    pub(super) traces: Option<Arc<Traces>>,
     /// It ends by itself, and does not wait to be resumed.
     pub(super) once: bool,
 }
@@ -46,7 +49,10 @@ impl Runner {
         let rest = stop.child_token();
         let (mut lanes, mut running) = (Vec::new(), JoinSet::new());
         for (source, lane) in self.opened.sources(&self.plan, &self.owner).into_iter().zip(0..) {
-            let pipe = build(&self.plan, source, self.sink.clone());
+            let mut pipe = build(&self.plan, source, self.sink.clone());
+            if let Some(spans) = self.traces.as_ref().and_then(|traces| traces.of_pipe(&self.plan.name)) {
+                pipe = pipe.watch(spans);
+            }
             let (stats, ended) = (pipe.stats(), CancellationToken::new());
             lanes.push(Lane { pipe: self.plan.clone(), lane, stats: stats.clone(), ended: ended.clone() });
             if let Some(watched) = &self.watched {

@@ -10,13 +10,14 @@ use tokio_util::sync::CancellationToken;
 
 use super::pipe::{Runner, first_bad};
 use super::upkeep::retain;
-use crate::backends::Opened;
+use crate::backends::{Log, Opened};
 use crate::health::{Health, Watched, look_at_source};
 use crate::once;
 use crate::pauses::{Pauses, sentence};
 use crate::plan::{PipePlan, SourcePlan};
+use crate::traces::Traces;
 use crate::trouble::{Exit, Trouble};
-use crate::watch::Stands;
+use crate::watch::{Pools, Stands};
 
 /// How long a source that cannot be opened is left alone.
 pub const RECONNECT: Backoff = Backoff { first: Duration::from_secs(1), most: Duration::from_secs(30) };
@@ -30,8 +31,11 @@ pub(super) struct SourceWorker {
     pub(super) once: bool,
     pub(super) health: Arc<Health>,
     pub(super) pauses: Pauses,
-    /// Whether anybody can ask how the pipes are.
-    pub(super) is_served: bool,
+    /// Whether anybody asks how the pipes are.
+    pub(super) is_watched: bool,
+    pub(super) pools: Arc<Pools>,
+    /// Where spans go, if anywhere.
+    pub(super) traces: Option<Arc<Traces>>,
 }
 
 impl SourceWorker {
@@ -57,7 +61,10 @@ impl SourceWorker {
         if let (Some(age), Some(log), false) = (self.source.retention(), opened.log(), self.once) {
             tokio::spawn(retain(self.source.clone(), log.clone(), age, stop.clone()));
         }
-        if let (true, Some(log)) = (self.is_served, opened.log()) {
+        if let Some(database) = opened.log().and_then(Log::database) {
+            self.pools.add(&self.source.connection.name, database);
+        }
+        if let (true, Some(log)) = (self.is_watched, opened.log()) {
             let pipes = self.watched().cloned().collect();
             let stands = Stands::new(&self.source.name);
             tokio::spawn(look_at_source(log.clone(), stands, pipes, self.owner.clone(), stop.clone()));
@@ -119,6 +126,7 @@ impl SourceWorker {
             owner: self.owner.clone(),
             watched: self.health.pipe(&pipe.name).cloned(),
             pauses: self.pauses.clone(),
+            traces: self.traces.clone(),
             once: self.once,
         }
     }

@@ -90,3 +90,96 @@ async fn d7_e6_the_depth_of_queues_and_the_open_errors_are_told() {
     .await;
     stop(running);
 }
+
+/// The value of a series, if it is told; `labels` are some of them.
+fn value(shown: &str, name: &str, labels: &[&str]) -> Option<f64> {
+    let told = |line: &&str| {
+        line.starts_with(&format!("{name}{{")) && labels.iter().all(|label| line.contains(label))
+    };
+    shown.lines().find(told).and_then(|line| line.rsplit_once(' ')?.1.parse().ok())
+}
+
+/// Asks until it is so.
+async fn until(address: SocketAddr, wanted: impl Fn(&str) -> bool) -> String {
+    let end = Instant::now() + PATIENCE;
+    loop {
+        let (_, shown) = get(address, "/metrics").await;
+        if wanted(&shown) {
+            return shown;
+        }
+        assert!(Instant::now() < end, "it never came to that: {shown}");
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn d7_breaker_pools_and_the_last_message_are_told_when_somebody_asks() {
+    // Without that outages count a sink that is away opens the breaker.
+    let config = RELAY
+        .replace("outage = \"count\"\nattempts = 1\n", "probe_first = \"10ms\"\nprobe_most = \"50ms\"\n");
+    let program = Program::migrated(&(config + HTTP));
+    program.send("a");
+    let mut running = program.start(&["run"]);
+    let address = server(&mut running);
+    let shown =
+        until(address, |shown| value(shown, "outbox_sink_open", &["pipe=\"relay\""]) == Some(1.0)).await;
+    assert_eq!(value(&shown, "outbox_pipe_running", &["pipe=\"relay\""]), Some(1.0), "{shown}");
+    assert_eq!(value(&shown, "outbox_last_message_timestamp_seconds", &[]), None, "none has passed: {shown}");
+    program.make_folder("out");
+    let shown =
+        until(address, |shown| value(shown, "outbox_sink_open", &["pipe=\"relay\""]) == Some(0.0)).await;
+    let shown = if shown.contains("outbox_last_message_timestamp_seconds{") {
+        shown
+    } else {
+        until(address, |shown| shown.contains("outbox_last_message_timestamp_seconds{")).await
+    };
+    let last = value(&shown, "outbox_last_message_timestamp_seconds", &["pipe=\"relay\""]).unwrap();
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs_f64();
+    assert!((0.0..120.0).contains(&(now - last)), "{last} is not lately");
+    let shown =
+        until(address, |shown| value(shown, "outbox_in_flight", &["pipe=\"relay\""]) == Some(0.0)).await;
+    let connections: f64 = ["used", "idle"]
+        .iter()
+        .filter_map(|state| value(&shown, "outbox_pool_connections", &["database=\"shop\"", state]))
+        .sum();
+    assert!(connections >= 1.0, "{shown}");
+    stop(running);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn d8_who_was_killed_grows_old_who_stopped_is_gone_and_the_takeover_is_counted() {
+    let program = Program::migrated(&(RELAY.to_owned() + "lease = \"1s\"\n"));
+    let listen = ["run", "--listen", "127.0.0.1:0"];
+    let mut watching = program.start(&listen);
+    let address = server(&mut watching);
+    watching.wait_for("outboxd is up");
+    let ages =
+        |shown: &str| shown.lines().filter(|line| line.starts_with("outbox_beat_age_seconds{")).count();
+    until(address, |shown| ages(shown) == 1).await;
+    // One that stops is told of while it runs, and not any more.
+    let mut other = program.start(&["run"]);
+    other.wait_for("outboxd is up");
+    until(address, |shown| ages(shown) == 2).await;
+    stop(other);
+    until(address, |shown| ages(shown) == 1).await;
+    stop(watching);
+
+    // One that is killed stays, and whoever takes its cursor counts that.
+    let mut killed = program.start(&["run"]);
+    killed.wait_for("outboxd is up");
+    let owned = || !program.json(&["status"])["pipes"][0]["owner"].is_null();
+    let end = Instant::now() + PATIENCE;
+    while !owned() {
+        assert!(Instant::now() < end, "it never had the cursor");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    killed.kill();
+    let mut next = program.start(&listen);
+    let address = server(&mut next);
+    let shown = until(address, |shown| {
+        ages(shown) == 2 && value(shown, "outbox_lease_takeovers_total", &["pipe=\"relay\""]) == Some(1.0)
+    })
+    .await;
+    assert!(shown.contains("# HELP outbox_beat_age_seconds "), "{shown}");
+    stop(next);
+}

@@ -185,11 +185,15 @@ fn one_outbox_feeds_several_pipes_and_none_holds_up_another() {
 #[test]
 fn the_log_can_be_json() {
     let program = Program::migrated(&format!("{RELAY}[log]\nformat = \"json\"\n"));
-    let ran = program.run(&["run", "--once"]);
-    assert!(ran.stderr.lines().count() >= 3, "{ran:#?}");
-    for line in ran.stderr.lines() {
-        let line: serde_json::Value = serde_json::from_str(line).unwrap();
-        assert!(line["message"].is_string() && line["level"] == "INFO", "{line}");
+    let by_file = Program::finish(program.command(&["run", "--once"]).env_remove("OUTBOXD_LOG_FORMAT"));
+    // A flag goes before the environment, which says text here.
+    let by_flag = program.run(&["run", "--once", "--log-format", "json"]);
+    for ran in [by_file, by_flag] {
+        assert!(ran.stderr.lines().count() >= 3, "{ran:#?}");
+        for line in ran.stderr.lines() {
+            let line: serde_json::Value = serde_json::from_str(line).unwrap();
+            assert!(line["message"].is_string() && line["level"] == "INFO", "{line}");
+        }
     }
     assert_eq!(program.run(&["run", "--once", "-q"]).stderr, "");
 }

@@ -1,11 +1,13 @@
 //! The program as people meet it: the real binary, in a folder of its own, by its exit codes and outputs.
 #![allow(clippy::unwrap_used, missing_docs, unreachable_pub)]
 
+mod alerts;
 mod api;
 mod backlog;
 mod bad_input;
 mod broker;
 mod closed_output;
+mod collector;
 mod consent;
 mod consumer_kills;
 mod data_registry;
@@ -24,6 +26,7 @@ mod inventory;
 mod kafka;
 mod kills;
 mod life;
+mod logs;
 mod mapped;
 mod mysql;
 mod pages;
@@ -42,5 +45,7 @@ mod statements;
 mod status;
 mod ticketflow;
 mod ticketflow_adr;
+mod top;
+mod traces;
 mod upkeep;
 mod web;

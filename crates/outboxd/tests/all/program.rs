@@ -85,6 +85,8 @@ impl Program {
     pub fn command(&self, args: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_outboxd"));
         command.args(args).current_dir(self.folder.path()).env_remove("OUTBOXD_CONFIG").stdin(Stdio::null());
+        // As on a terminal: tests read it as people do.
+        command.env("OUTBOXD_LOG_FORMAT", "text");
         command.envs(self.environment.iter().map(|(name, value)| (name, value)));
         command
     }

@@ -209,5 +209,5 @@ fn a_port_that_is_taken_is_one_line() {
     let ran = program.run(&["run", "-q"]);
     let (error, help) = ran.only_error(1);
     assert!(error.starts_with(&format!("cannot listen on {address}: ")), "{error}");
-    assert_eq!(help, "change http.listen, or end what listens there");
+    assert_eq!(help, "listen elsewhere, by http.listen or --listen, or end what listens there");
 }

@@ -2,6 +2,7 @@
 
 mod repair;
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -13,6 +14,7 @@ pub use repair::{By, Consent, PauseArgs, PurgeArgs, RepairArgs, ReplayArgs, Resu
 use super::audit::args::AuditVerb;
 use super::dlq::args::DlqVerb;
 use super::errors::args::ErrorsVerb;
+use crate::options::LogFormat;
 use crate::quantity::parse_duration;
 use crate::secret::SecretUrl;
 
@@ -61,6 +63,14 @@ pub struct Global {
     /// Whether to use colour on standard error; NO_COLOR is honoured
     #[arg(long, global = true, value_enum, default_value_t = Color::Auto)]
     pub color: Color,
+    /// How the log is written to standard error; goes before [log] of the configuration
+    #[arg(long, global = true, env = "OUTBOXD_LOG_FORMAT", value_parser = parse_log_format, value_name = "FORMAT")]
+    pub log_format: Option<LogFormat>,
+}
+
+fn parse_log_format(word: &str) -> Result<LogFormat, String> {
+    let known = LogFormat::WORDS.iter().find(|(known, _)| *known == word);
+    known.map(|(_, format)| *format).ok_or_else(|| "known are auto, text and json".to_owned())
 }
 
 /// How data is written.
@@ -100,6 +110,8 @@ pub enum Verb {
     Demo(DemoArgs),
     /// Tells how every pipe stands
     Status(StatusArgs),
+    /// Shows how every pipe stands, live in the terminal
+    Top(TopArgs),
     /// Lists messages
     List(ListArgs),
     /// Shows a message and its whole life: pipes, consumers, dead letters, error tables
@@ -220,6 +232,9 @@ pub struct RunArgs {
     /// Only this pipe; may be repeated. The HTTP server is up only for metrics and publishers of these pipes
     #[arg(long, value_name = "NAME")]
     pub pipe: Vec<String>,
+    /// Listens for HTTP here, whatever [http] says; also with --pipe
+    #[arg(long, value_name = "ADDRESS", conflicts_with = "once")]
+    pub listen: Option<SocketAddr>,
 }
 
 /// Flags of `demo`.
@@ -248,6 +263,27 @@ pub struct StatusArgs {
     /// Also what went on lately: done in the last hour and by minute, and what was tried often
     #[arg(long)]
     pub activity: bool,
+}
+
+/// Flags of `top`.
+#[derive(Debug, Args)]
+pub struct TopArgs {
+    /// Only this source
+    #[arg(long, value_name = "NAME")]
+    pub source: Option<String>,
+    /// How often to look
+    #[arg(long, value_name = "DURATION", default_value = "2s", value_parser = parse_every)]
+    pub every: Duration,
+    /// Prints one frame as text, after two looks, and ends
+    #[arg(long)]
+    pub once: bool,
+}
+
+/// Often enough to be live, and not so often that looking is what a database does.
+fn parse_every(text: &str) -> Result<Duration, String> {
+    let every = parse_duration(text)?;
+    let limits = Duration::from_millis(50)..=Duration::from_secs(3_600);
+    if limits.contains(&every) { Ok(every) } else { Err("choose from 50ms to 1h".to_owned()) }
 }
 
 /// Which messages are meant.

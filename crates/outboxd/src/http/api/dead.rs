@@ -60,7 +60,7 @@ async fn show(
     At((source, id)): At<(String, String)>,
     Params(whole): Params<Whole>,
 ) -> Answered<Shown> {
-    let with_payload = whole.payload && super::may_ask_for_payload(&person, &shared)?;
+    let with_payload = whole.payload && super::may_ask_for_payload(&shared, &person)?;
     Ok(Json(dead::show(&shared.office, Some(&source), &id, with_payload).await?))
 }
 

@@ -53,7 +53,7 @@ async fn show(
     At((table, id)): At<(String, String)>,
     Params(whole): Params<Whole>,
 ) -> Answered<Shown> {
-    let with_payload = whole.payload && super::may_ask_for_payload(&person, &shared)?;
+    let with_payload = whole.payload && super::may_ask_for_payload(&shared, &person)?;
     Ok(Json(errors::show(&shared.office, Some(&table), &id, with_payload).await?))
 }
 

@@ -60,12 +60,12 @@ fn parts() -> OpenApiRouter<Arc<Shared>> {
         .routes(routes!(repair::send))
         .routes(routes!(repair::replay))
         .routes(routes!(repair::purge))
+        .routes(routes!(pipes::pause))
+        .routes(routes!(pipes::resume))
         .merge(dead::routes())
         .merge(errors::routes())
         .merge(failures::routes())
         .merge(doctor::routes())
-        .routes(routes!(pipes::pause))
-        .routes(routes!(pipes::resume))
         .routes(routes!(document))
 }
 
@@ -107,7 +107,7 @@ async fn to_the_end<T: Send + 'static>(
 }
 
 /// Whether a payload may be told: refuses who asks for one and may not see it.
-fn may_ask_for_payload(person: &Person, shared: &Shared) -> Result<bool, Refusal> {
+fn may_ask_for_payload(shared: &Shared, person: &Person) -> Result<bool, Refusal> {
     if may_see_payloads(person, shared.options.access.payloads) {
         return Ok(true);
     }

@@ -5,7 +5,6 @@ use axum::middleware::from_fn;
 use axum::routing::{get, post};
 use hyper::service::Service as _;
 use hyper_util::service::TowerToHyperService;
-
 use tokio_util::sync::CancellationToken;
 
 use super::*;
@@ -28,7 +27,8 @@ fn shared(change: impl FnOnce(&mut AccessOptions)) -> Arc<Shared> {
     }
     change(&mut options.access);
     let guard = Guard::new(&options).unwrap();
-    let (board, office) = (Arc::new(Board::new(CancellationToken::new())), options.office.clone());
+    let office = options.office.clone();
+    let board = Arc::new(Board::new(CancellationToken::new()));
     Arc::new(Shared { options, publishers: Default::default(), guard, board, office })
 }
 

@@ -13,8 +13,8 @@ use super::text::{age, counted, grouped, when};
 use crate::http::Shared;
 use crate::http::answer::Refusal;
 use crate::http::person::Operator;
-use crate::ops::pause;
-use crate::ops::pipes::{self, PipesAnswer};
+use crate::ops;
+use crate::ops::pipes::PipesAnswer;
 
 #[derive(Template)]
 #[template(path = "pipes.html")]
@@ -35,7 +35,7 @@ impl Pipes {
 pub(super) async fn pipes(State(shared): State<Arc<Shared>>, frame: Frame) -> Response {
     let (office, health) = (&shared.options.office, &shared.options.health);
     let (shown, stands) =
-        futures_util::join!(pipes::pipes(office, health), Stands::read(&shared.office, &shared.board));
+        futures_util::join!(ops::pipes::pipes(office, health), Stands::read(&shared.office, &shared.board));
     page(&frame.clone(), &Pipes { frame, shown, stands })
 }
 
@@ -55,7 +55,7 @@ pub(super) async fn pause(
     Form(Note { note }): Form<Note>,
 ) -> Result<Response, Refusal> {
     let note = Some(note.as_str()).filter(|note| !note.is_empty());
-    let answers = pause::pause(&shared.options.office, &[pipe.clone()], note, &person.name).await?;
+    let answers = ops::pause::pause(&shared.options.office, &[pipe.clone()], note, &person.name).await?;
     let is_new = answers.iter().any(|answer| answer.changed);
     let said = if is_new { "is paused, in all instances" } else { "was paused already" };
     Ok(done("/pipes", &format!("Pipe '{pipe}' {said}.")))
@@ -67,7 +67,7 @@ pub(super) async fn resume(
     Operator(person): Operator,
     Path(pipe): Path<String>,
 ) -> Result<Response, Refusal> {
-    let answers = pause::resume(&shared.options.office, &[pipe.clone()], &person.name).await?;
+    let answers = ops::pause::resume(&shared.options.office, &[pipe.clone()], &person.name).await?;
     let is_new = answers.iter().any(|answer| answer.changed);
     let said = if is_new { "goes on, in all instances" } else { "was not paused" };
     Ok(done("/pipes", &format!("Pipe '{pipe}' {said}.")))

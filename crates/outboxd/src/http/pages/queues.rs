@@ -11,7 +11,8 @@ use jiff::Timestamp;
 use super::frame::{Frame, page};
 use super::text::{grouped, when};
 use crate::http::Shared;
-use crate::ops::pipes::{self, PipesAnswer};
+use crate::ops;
+use crate::ops::pipes::PipesAnswer;
 use crate::ops::queues::{AtBroker, queues};
 
 #[derive(Template)]
@@ -67,7 +68,7 @@ fn by_instance(shown: PipesAnswer) -> Vec<Instance> {
 /// The queues.
 pub(super) async fn page_of_queues(State(shared): State<Arc<Shared>>, frame: Frame) -> Response {
     let (office, health) = (&shared.options.office, &shared.options.health);
-    let (queues, mut pipes) = futures_util::join!(queues(office), pipes::pipes(office, health));
+    let (queues, mut pipes) = futures_util::join!(queues(office), ops::pipes::pipes(office, health));
     let remarks = std::mem::take(&mut pipes.remarks);
     let shown = Queues { sources: queues.sources, instances: by_instance(pipes), remarks, frame };
     page(&shown.frame, &shown)

@@ -86,7 +86,7 @@ pub async fn act(
     tell: Tell<'_>,
 ) -> Result<Acted, Trouble> {
     let ActRequest { ids, picked, rate, dry_run } = request;
-    let sight = Sight::look(office, Wanted::new(&ids, picked)).await?.whole_or_nothing()?;
+    let sight = Sight::look_long(office, Wanted::new(&ids, picked)).await?.whole_or_nothing()?;
     if dry_run || sight.matched() == 0 {
         return Ok(sight.only_looked(act));
     }

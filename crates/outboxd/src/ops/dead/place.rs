@@ -32,10 +32,11 @@ pub struct Seen {
     pub more: bool,
 }
 
-/// Looks at the sources that are meant, all at once: what is there, and what those said that could not be looked at.
+/// Looks at the sources that are meant, all at once, in a `hurry` if somebody waits for the answer: what is there, and what those said that could not be looked at.
 pub async fn places<'o>(
     office: &'o Office,
     wanted: &Wanted,
+    hurry: bool,
 ) -> Result<(Vec<(Place<'o>, Seen)>, Vec<Trouble>), Trouble> {
     let sources = choose(&office.plan, wanted.picked.source.as_deref())?;
     let looks = sources.into_iter().map(|source| {
@@ -44,7 +45,8 @@ pub async fn places<'o>(
             let seen = place.look(wanted).await?;
             Ok((place, seen))
         };
-        async { office.look(&format!("cannot look at the dead letters of '{}'", source.name), look).await }
+        let doing = format!("cannot look at the dead letters of '{}'", source.name);
+        async move { if hurry { office.look(&doing, look).await } else { look.await } }
     });
     let (mut places, mut troubles) = (Vec::new(), Vec::new());
     for looked in join_all(looks).await {

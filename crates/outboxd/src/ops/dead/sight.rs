@@ -49,8 +49,17 @@ pub struct Acted {
 impl<'o> Sight<'o> {
     /// Looks for what is meant.
     pub async fn look(office: &'o Office, wanted: Wanted) -> Result<Self, Trouble> {
+        Self::within(office, wanted, true).await
+    }
+
+    /// The same before a deed, which may take its time.
+    pub async fn look_long(office: &'o Office, wanted: Wanted) -> Result<Self, Trouble> {
+        Self::within(office, wanted, false).await
+    }
+
+    async fn within(office: &'o Office, wanted: Wanted, hurry: bool) -> Result<Self, Trouble> {
         wanted.check()?;
-        let (places, unseen) = places(office, &wanted).await?;
+        let (places, unseen) = places(office, &wanted, hurry).await?;
         Ok(Self { places, wanted, unseen })
     }
 

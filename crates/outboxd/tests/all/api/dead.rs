@@ -68,7 +68,9 @@ async fn e7_letters_go_back_and_away_and_the_book_says_who_did_it() {
     shop.endpoint.answer_type("order.created", 200);
     let done = api.post("/v1/dlq/retry", &json!({ "code": "HTTP_422", "rate": "100/s" })).await;
     assert_eq!((&done["matched"], &done["changed"]), (&json!(3), &json!(3)), "{done:#}");
-    assert_eq!(shop.until_handled(3).await, sent[..3], "in their order");
+    let handled = shop.until_handled(3).await;
+    let of_key: Vec<&String> = handled.iter().filter(|id| **id != sent[1]).collect();
+    assert_eq!(of_key, [&sent[0], &sent[2]], "a key keeps its order");
     let gone = api.post("/v1/dlq/discard", &json!({ "ids": [sent[3], "nothing"] })).await;
     assert_eq!((&gone["changed"], &gone["missing"]), (&json!(1), &json!(["nothing"])), "{gone:#}");
     assert_eq!(shop.count("work_error").await, 0);

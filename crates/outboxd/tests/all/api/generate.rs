@@ -102,6 +102,15 @@ impl Generator<'_> {
                 return self.value(name, &way);
             }
         }
+        if let Some(parts) = schema["allOf"].as_array() {
+            let mut whole = Map::new();
+            for part in parts {
+                if let Value::Object(members) = self.value(name, part) {
+                    whole.extend(members);
+                }
+            }
+            return Value::Object(whole);
+        }
         let kinds: Vec<&str> = match &schema["type"] {
             Value::String(kind) => vec![kind],
             Value::Array(kinds) => kinds.iter().filter_map(Value::as_str).collect(),

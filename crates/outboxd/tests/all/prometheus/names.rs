@@ -7,7 +7,7 @@ use testbed::{Prometheus, available};
 use super::{config, dashboard, path, queries, read, under};
 
 /// What Prometheus adds to every series, or has of its own.
-const ADDED: [&str; 4] = ["job", "instance", "le", "exported_instance"];
+const ADDED: [&str; 3] = ["job", "instance", "le"];
 
 /// What an expression asks for: the name of a series, and the labels by which it is chosen.
 type Asked = (String, BTreeSet<String>);
