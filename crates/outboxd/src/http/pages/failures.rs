@@ -7,7 +7,8 @@ use axum::extract::{Form, Path, Query, State};
 use axum::response::Response;
 use serde::Deserialize;
 
-use super::deed::{Deed, to_the_end};
+use super::carry_out::to_the_end;
+use super::deed::Deed;
 use super::frame::{Frame, done, page};
 use super::message::may_see;
 use super::payload::Payload;

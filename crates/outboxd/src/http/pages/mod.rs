@@ -4,6 +4,7 @@
 
 mod assets;
 mod audit;
+mod carry_out;
 mod deed;
 mod doctor;
 mod failures;
@@ -53,8 +54,8 @@ pub(super) fn routes() -> Router<Arc<Shared>> {
         .route("/failures/errors", get(failures::error_list))
         .route("/failures/errors/{sink}/{id}", get(failures::error))
         .route("/failures/errors/{sink}/{id}/edit", post(failures::edit))
-        .route("/failures/preview", get(deed::preview))
-        .route("/failures/act", post(deed::act))
+        .route("/failures/preview", get(carry_out::preview))
+        .route("/failures/act", post(carry_out::act))
         .route("/doctor", get(doctor::show).post(doctor::look))
         .route("/audit", get(audit::book))
         .route("/config", get(settings::settings))

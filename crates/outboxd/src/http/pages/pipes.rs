@@ -7,13 +7,16 @@ use axum::extract::{Form, Path, State};
 use axum::response::Response;
 use serde::Deserialize;
 
+use super::carry_out::to_the_end;
 use super::frame::{Frame, done, page};
+use super::said::asked;
 use super::stands::{Lane, Stands};
 use super::text::{age, counted, grouped, when};
 use crate::http::Shared;
 use crate::http::answer::Refusal;
 use crate::http::person::Operator;
 use crate::ops;
+use crate::ops::pause::{pause_one, resume_one};
 use crate::ops::pipes::PipesAnswer;
 
 #[derive(Template)]
@@ -54,10 +57,13 @@ pub(super) async fn pause(
     Path(pipe): Path<String>,
     Form(Note { note }): Form<Note>,
 ) -> Result<Response, Refusal> {
-    let note = Some(note.as_str()).filter(|note| !note.is_empty());
-    let answers = ops::pause::pause(&shared.options.office, &[pipe.clone()], note, &person.name).await?;
-    let is_new = answers.iter().any(|answer| answer.changed);
-    let said = if is_new { "is paused, in all instances" } else { "was paused already" };
+    let (office, name) = (shared.office.clone(), pipe.clone());
+    let paused = async move { Ok(pause_one(&office, &name, asked(&note).as_deref(), &person.name).await?) };
+    let said = match to_the_end(paused).await? {
+        Some(answer) if !answer.changed => "was paused already",
+        Some(_) => "is paused, in all instances",
+        None => "will be paused as soon as the database answers",
+    };
     Ok(done("/pipes", &format!("Pipe '{pipe}' {said}.")))
 }
 
@@ -67,8 +73,12 @@ pub(super) async fn resume(
     Operator(person): Operator,
     Path(pipe): Path<String>,
 ) -> Result<Response, Refusal> {
-    let answers = ops::pause::resume(&shared.options.office, &[pipe.clone()], &person.name).await?;
-    let is_new = answers.iter().any(|answer| answer.changed);
-    let said = if is_new { "goes on, in all instances" } else { "was not paused" };
+    let (office, name) = (shared.office.clone(), pipe.clone());
+    let resumed = async move { Ok(resume_one(&office, &name, &person.name).await?) };
+    let said = match to_the_end(resumed).await? {
+        Some(answer) if !answer.changed => "was not paused",
+        Some(_) => "goes on, in all instances",
+        None => "will go on as soon as the database answers",
+    };
     Ok(done("/pipes", &format!("Pipe '{pipe}' {said}.")))
 }
