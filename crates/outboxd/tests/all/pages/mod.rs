@@ -3,6 +3,7 @@
 mod access;
 mod broker;
 mod failures;
+mod large;
 mod messages;
 mod overview;
 mod pipes;

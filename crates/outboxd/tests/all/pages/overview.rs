@@ -45,6 +45,17 @@ async fn e5_keys_lead_from_page_to_page_and_live_can_be_held() {
     let Some(scene) = Scene::open(&format!("{RELAY}{HTTP}")).await else { return };
     scene.goto("/").await;
     scene.page.until("document.querySelector('.live-dot').classList.contains('on')").await.unwrap();
+    // Nobody is told what nobody can see.
+    let turn = |hidden: bool| {
+        format!(
+            "Object.defineProperty(document, 'hidden', {{ value: {hidden}, configurable: true }}); \
+             document.dispatchEvent(new Event('visibilitychange'))"
+        )
+    };
+    scene.page.eval(&turn(true)).await.unwrap();
+    scene.page.until("!document.querySelector('.live-dot').classList.contains('on')").await.unwrap();
+    scene.page.eval(&turn(false)).await.unwrap();
+    scene.page.until("document.querySelector('.live-dot').classList.contains('on')").await.unwrap();
     scene.page.click("[data-live]").await.unwrap();
     scene.page.until("!document.querySelector('.live-dot').classList.contains('on')").await.unwrap();
     for (keys, path) in

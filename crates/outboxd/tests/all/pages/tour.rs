@@ -151,7 +151,11 @@ async fn e5_every_page_is_readable_in_light_and_dark_wide_and_on_a_phone() {
     scene.goto("/failures/preview?verb=retry&place=letters&name=work&back=%2Ffailures").await;
     scene.press("Retry 3 dead letters").await;
     scene.sees("Retried 3 of 3.").await;
-    for (name, path) in &pages {
+    for (place, (name, path)) in pages.iter().enumerate() {
+        // So that the charts have something to show.
+        for number in 0..(place * 5) % 13 {
+            scene.program.send(&format!("visitor-{number}"));
+        }
         scene.goto(path).await;
         if path == "/" {
             // A chart of one point is a dull picture.

@@ -1,0 +1,110 @@
+//! Pages over a large outbox: none counts rows, none makes anybody wait. With `OUTBOX_PAGE_ROWS=10000000` and a program that
+//! was built for release this is the measure of the requirement: the 95th percentile of every page under 200 ms.
+
+use std::io::Write as _;
+use std::time::{Duration, Instant};
+
+use sqlx::PgPool;
+
+use crate::program::{PATIENCE, Program};
+use crate::web::{get, server};
+
+const ROWS: &str = "OUTBOX_PAGE_ROWS";
+
+/// How many times a page is asked for.
+const TIMES: usize = 20;
+
+/// So long the 95th percentile may take, where the program is built for release; otherwise nobody should wait so long.
+const LIMIT: Duration =
+    if cfg!(debug_assertions) { Duration::from_secs(2) } else { Duration::from_millis(200) };
+
+const CONFIG: &str = r#"
+[connections]
+shop = "{url}"
+[sources.orders]
+on = "shop"
+[sinks.lines]
+file = "out/lines.jsonl"
+[pipes.archive]
+from = "orders"
+to = "lines"
+start = "now"
+outage = "count"
+attempts = 1
+poll = "20ms"
+[http]
+listen = "127.0.0.1:0"
+anonymous = "operator"
+"#;
+
+async fn fill(pool: &PgPool, rows: i64) -> String {
+    let insert = "insert into outbox.messages (type, key, payload) \
+         select 'order.' || (array['created', 'paid', 'sent', 'closed'])[1 + n % 4], 'customer-' || n % 100000, \
+         convert_to('{\"n\":' || n || '}', 'UTF8') from generate_series(1, $1) n";
+    sqlx::query(insert).bind(rows).execute(pool).await.unwrap();
+    sqlx::query("analyze outbox.messages").execute(pool).await.unwrap();
+    sqlx::query_scalar("select id::text from outbox.messages order by seq desc limit 1")
+        .fetch_one(pool)
+        .await
+        .unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn e5_no_page_of_a_large_outbox_makes_anybody_wait() {
+    let Some(postgres) = testbed::postgres().await else { return };
+    let rows = std::env::var(ROWS).ok().and_then(|rows| rows.parse().ok()).unwrap_or(100_000);
+    let database = postgres.database().await.unwrap();
+    let program = Program::migrated(&CONFIG.replace("{url}", database.url()));
+    let pool = PgPool::connect(database.url()).await.unwrap();
+    let last = fill(&pool, rows).await;
+    let mut running = program.start(&["run"]);
+    let address = server(&mut running);
+    running.wait_for("started");
+    // The folder of its file is missing, so these are dead.
+    for number in 0..5 {
+        program.send(&format!("late-{number}"));
+    }
+    let begun = Instant::now();
+    while !get(address, "/messages?filter=state%3Adead").await.1.contains("late-4") {
+        assert!(begun.elapsed() < PATIENCE, "they never died");
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    let mut slow = Vec::new();
+    for path in [
+        "/",
+        "/messages",
+        "/messages?after=5000",
+        "/messages?filter=state%3Adead",
+        "/messages?filter=state%3Apending",
+        "/messages?filter=key%3Acustomer-77",
+        "/messages?filter=type%3Aorder.paid+state%3Adone",
+        "/messages?filter=type%3Anobody.knows",
+        &format!("/messages?filter=id%3A{last}"),
+        &format!("/messages/orders/{last}"),
+        "/failures",
+        "/failures/preview?verb=retry&place=outbox&name=orders&filter=state%3Adead",
+        "/pipes",
+        "/queues",
+        "/audit",
+        "/config",
+    ] {
+        let mut took = Vec::new();
+        let mut answer = 0;
+        for _ in 0..TIMES {
+            let begun = Instant::now();
+            answer = get(address, path).await.0;
+            took.push(begun.elapsed());
+        }
+        took.sort_unstable();
+        let (half, most) = (took[TIMES / 2], took[TIMES * 95 / 100 - 1]);
+        let line = format!("{rows} rows: {answer} {path}: p50 {half:.1?}, p95 {most:.1?}");
+        let _ = writeln!(std::io::stderr(), "{line}");
+        if answer != 200 || most > LIMIT {
+            slow.push(line);
+        }
+    }
+    assert!(slow.is_empty(), "{slow:#?}");
+    running.signal("TERM");
+    let (code, said) = running.end();
+    assert_eq!(code, 0, "{said}");
+}
