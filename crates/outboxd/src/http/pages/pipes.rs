@@ -55,7 +55,8 @@ pub(super) async fn pause(
     Form(Note { note }): Form<Note>,
 ) -> Result<Response, Refusal> {
     let note = Some(note.as_str()).filter(|note| !note.is_empty());
-    let answers = ops::pause::pause(&shared.options.office, &[pipe.clone()], note, &person.name).await?;
+    let answers =
+        ops::pause::pause(&shared.options.office, std::slice::from_ref(&pipe), note, &person.name).await?;
     let is_new = answers.iter().any(|answer| answer.changed);
     let said = if is_new { "is paused, in all instances" } else { "was paused already" };
     Ok(done("/pipes", &format!("Pipe '{pipe}' {said}.")))
@@ -67,7 +68,8 @@ pub(super) async fn resume(
     Operator(person): Operator,
     Path(pipe): Path<String>,
 ) -> Result<Response, Refusal> {
-    let answers = ops::pause::resume(&shared.options.office, &[pipe.clone()], &person.name).await?;
+    let answers =
+        ops::pause::resume(&shared.options.office, std::slice::from_ref(&pipe), &person.name).await?;
     let is_new = answers.iter().any(|answer| answer.changed);
     let said = if is_new { "goes on, in all instances" } else { "was not paused" };
     Ok(done("/pipes", &format!("Pipe '{pipe}' {said}.")))
