@@ -28,9 +28,9 @@ pub trait Admin: Send + Sync {
     /// Messages that match, oldest first unless the filter says otherwise, after `filter.after`.
     async fn list(&self, filter: &Filter) -> Result<Vec<Entry>>;
 
-    /// The same for somebody who waits in front of a page: at most about `look` messages of the log are looked at, whether
+    /// The same for somebody who waits in front of a page: at most `look` messages of the log are looked at, whether
     /// they match or not, and the page says where to go on. A table of somebody else's is not bounded so.
-    async fn page(&self, filter: &Filter, look: u32) -> Result<Page> {
+    async fn page(&self, filter: &Filter, look: Option<u32>) -> Result<Page> {
         let _ = look;
         let more = Filter {
             limit: u32::try_from(filter.page()).unwrap_or(u32::MAX).saturating_add(1),

@@ -216,7 +216,7 @@ pub async fn m6_a_purge_removes_only_what_nobody_needs(fixture: &impl AdminFixtu
 }
 
 /// All pages of a filter, one after the other.
-async fn pages(admin: &impl Admin, mut filter: Filter, look: u32) -> Vec<MessageId> {
+async fn pages(admin: &impl Admin, mut filter: Filter, look: Option<u32>) -> Vec<MessageId> {
     let mut found = Vec::new();
     for _ in 0..100 {
         let page = admin.page(&filter, look).await.unwrap();
@@ -248,9 +248,9 @@ pub async fn m7_page_after_page_finds_what_a_list_finds(fixture: &impl AdminFixt
             let listed: Vec<_> =
                 admin.list(&filter).await.unwrap().into_iter().map(|entry| entry.id).collect();
             assert_eq!(listed, all, "{filter:?}");
-            for (limit, look) in [(1, 1), (2, 3), (7, 5), (100, 4), (100, 1_000)] {
+            for (limit, look) in [(1, Some(1)), (2, Some(3)), (7, Some(5)), (100, Some(4)), (7, None)] {
                 let found = pages(admin, Filter { limit, ..filter.clone() }, look).await;
-                assert_eq!(found, all, "{limit} a page, {look} looked at: {filter:?}");
+                assert_eq!(found, all, "{limit} a page, {look:?} looked at: {filter:?}");
             }
             all.reverse();
         }
@@ -263,10 +263,10 @@ pub async fn m7_a_page_looks_at_no_more_than_it_was_told(fixture: &impl AdminFix
     let many = (0..20).map(|number| named(&number.to_string(), "k"));
     fixture.enqueue(many.chain([last.clone()]).collect()).await;
     let filter = Filter { kind: Some(last.kind.clone()), ..Filter::default() };
-    let page = admin.page(&filter, 10).await.unwrap();
+    let page = admin.page(&filter, Some(10)).await.unwrap();
     assert!(page.entries.is_empty() && page.is_cut && page.next.is_some(), "{page:?}");
-    let page = admin.page(&Filter { newest_first: true, ..filter.clone() }, 10).await.unwrap();
+    let page = admin.page(&Filter { newest_first: true, ..filter.clone() }, Some(10)).await.unwrap();
     assert_eq!((page.entries.len(), page.is_cut), (1, true), "the newest is seen at once: {page:?}");
-    let page = admin.page(&filter, 100).await.unwrap();
+    let page = admin.page(&filter, Some(100)).await.unwrap();
     assert_eq!((page.entries.len(), page.is_cut, page.next), (1, false, None), "{page:?}");
 }

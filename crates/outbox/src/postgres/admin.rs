@@ -110,7 +110,7 @@ impl Admin for Outbox {
         find::list(&mut tx, filter).await
     }
 
-    async fn page(&self, filter: &Filter, look: u32) -> Result<Page> {
+    async fn page(&self, filter: &Filter, look: Option<u32>) -> Result<Page> {
         let mut tx = self.pool.begin().await.map_err(|error| classify(error, "listing messages"))?;
         find::page(&mut tx, filter, look).await
     }

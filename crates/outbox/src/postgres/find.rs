@@ -80,7 +80,7 @@ pub(super) async fn list(tx: &mut PgConnection, filter: &Filter) -> Result<Vec<E
 }
 
 /// A page of them, as [`Admin::page`](crate::admin::Admin::page) says.
-pub(super) async fn page(tx: &mut PgConnection, filter: &Filter, look: u32) -> Result<Page> {
+pub(super) async fn page(tx: &mut PgConnection, filter: &Filter, look: Option<u32>) -> Result<Page> {
     hurry(tx).await?;
     let mut part = Part::of(filter);
     // These find what they look for by an index.
@@ -106,13 +106,19 @@ fn is_set_aside(filter: &Filter) -> bool {
 }
 
 /// Cuts the part to `look` messages; tells where the next look begins, if there is something left.
-async fn narrow(tx: &mut PgConnection, filter: &Filter, part: &mut Part, look: u32) -> Result<Option<u64>> {
+async fn narrow(
+    tx: &mut PgConnection,
+    filter: &Filter,
+    part: &mut Part,
+    look: Option<u32>,
+) -> Result<Option<u64>> {
     let failed = |error| classify(error, "listing messages");
     if filter.stand == Some(Stand::Pending) {
         let above = sqlx::query_scalar(PENDING_ABOVE).bind(&filter.cursor).persistent(false);
         let above: Option<i64> = above.fetch_one(&mut *tx).await.map_err(failed)?;
         part.above = part.above.max(above);
     }
+    let Some(look) = look else { return Ok(None) };
     let (statement, from) = match filter.newest_first {
         true => (LAST_DOWN, part.up_to.unwrap_or(i64::MAX)),
         false => (LAST_UP, part.above.unwrap_or(0)),

@@ -29,7 +29,7 @@ impl Admin for Outbox {
         find::list(&mut tx, filter).await.map_err(error::from(&self.pool))
     }
 
-    async fn page(&self, filter: &Filter, look: u32) -> Result<Page> {
+    async fn page(&self, filter: &Filter, look: Option<u32>) -> Result<Page> {
         let mut tx = self.pool.begin().await.map_err(error::from(&self.pool))?;
         find::page(&mut tx, filter, look).await.map_err(error::from(&self.pool))
     }

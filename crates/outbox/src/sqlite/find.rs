@@ -66,7 +66,11 @@ pub(super) async fn list(conn: &mut SqliteConnection, filter: &Filter) -> sqlx::
     Ok(filter.cut(select(conn, filter, Part::of(filter)).await?))
 }
 
-pub(super) async fn page(conn: &mut SqliteConnection, filter: &Filter, look: u32) -> sqlx::Result<Page> {
+pub(super) async fn page(
+    conn: &mut SqliteConnection,
+    filter: &Filter,
+    look: Option<u32>,
+) -> sqlx::Result<Page> {
     let mut part = Part::of(filter);
     // These find what they look for by an index.
     let is_bounded = filter.id.is_none() && !is_set_aside(filter);
@@ -79,13 +83,14 @@ async fn narrow(
     conn: &mut SqliteConnection,
     filter: &Filter,
     part: &mut Part,
-    look: u32,
+    look: Option<u32>,
 ) -> sqlx::Result<Option<u64>> {
     if filter.stand == Some(Stand::Pending) {
         let positions = positions(conn, filter.cursor.as_deref()).await?;
         // Up to here every lane has read, or set aside.
         part.above = part.above.max(positions.into_values().flatten().min().unwrap_or(0));
     }
+    let Some(look) = look else { return Ok(None) };
     let mut query = QueryBuilder::new("SELECT seq FROM outbox_messages WHERE seq > ");
     query.push_bind(part.above).push(" AND seq <= ").push_bind(part.up_to).push(" ORDER BY seq ");
     query.push(direction(filter)).push(" LIMIT 1 OFFSET ").push_bind(i64::from(look.saturating_sub(1)));

@@ -35,6 +35,7 @@ pub async fn list(args: &ListArgs, office: &Office, output: &mut Output) -> anyh
         filter: Some(both(id, args.selection.filter()?)?.to_string()),
         after: args.after,
         limit: Some(args.limit),
+        newest_first: args.newest_first,
     };
     let listing = messages::list(office, &request).await?;
     if output.is_json() {

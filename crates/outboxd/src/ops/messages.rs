@@ -1,4 +1,4 @@
-//! Messages that match, oldest first.
+//! Messages that match.
 
 use std::fmt;
 
@@ -18,6 +18,9 @@ pub const MOST: u32 = 10_000;
 /// A page has so many if nothing is said.
 pub const USUAL: u32 = 100;
 
+/// Somebody before a page has at most so many messages looked at: a filter that hits nothing would read the whole log.
+const LOOK: u32 = 20_000;
+
 /// Which messages to list.
 #[derive(Debug, Clone, Default, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
@@ -32,15 +35,21 @@ pub struct ListRequest {
     /// At most so many; 100 by default.
     #[param(minimum = 1, maximum = 10_000)]
     pub limit: Option<u32>,
+    /// From the newest to the oldest.
+    #[serde(default)]
+    pub newest_first: bool,
 }
 
 /// A page of messages.
-#[derive(Debug, Serialize, ToSchema)]
+#[derive(Debug, Default, Serialize, ToSchema)]
 pub struct Listing {
     /// One for each message and pipe.
     pub messages: Vec<Listed>,
     /// What to give as `after` for the next page; none if this is the last.
     pub next: Option<u64>,
+    /// Enough was looked at before the page was full. There may be more that matches, or nothing: go on with `next`, and with
+    /// one source if there are several.
+    pub partial: bool,
 }
 
 /// A message on a pipe. A cursor is called by the name of its pipe everywhere outside of the library.
@@ -113,7 +122,7 @@ impl Listed {
     }
 }
 
-/// Lists messages, oldest first.
+/// Lists messages, oldest first unless told otherwise.
 pub async fn list(office: &Office, request: &ListRequest) -> Result<Listing, Trouble> {
     let selection = Selection::parse(request.filter.as_deref().unwrap_or_default())?;
     let limit = limit(request.limit)?;
@@ -133,18 +142,16 @@ async fn page(
     check_pipe(office, selection.pipe.as_deref(), &opened).await?;
     // What a database cannot count is beyond its last message.
     let after = request.after.map(|after| after.min(i64::MAX.unsigned_abs()));
-    let filter = Filter { after, limit, ..selection.filter() };
-    let mut messages = Vec::new();
+    let filter = Filter { after, limit, newest_first: request.newest_first, ..selection.filter() };
+    let mut listing = Listing::default();
     for source in &opened {
-        let entries = source.log.admin().list(&filter).await;
-        let entries = entries.map_err(|error| source.trouble("cannot list", &error))?;
-        messages.extend(entries.iter().map(|entry| Listed::new(&source.source.name, entry)));
+        let page = source.log.admin().page(&filter, office.is_hurried().then_some(LOOK)).await;
+        let page = page.map_err(|error| source.trouble("cannot list", &error))?;
+        listing.messages.extend(page.entries.iter().map(|entry| Listed::new(&source.source.name, entry)));
+        listing.partial |= page.is_cut;
+        listing.next = page.next.filter(|_| opened.len() == 1);
     }
-    let next = match (&opened[..], messages.last()) {
-        ([source], Some(last)) => next_page(source, &filter, last.position).await?,
-        _ => None,
-    };
-    Ok(Listing { messages, next })
+    Ok(listing)
 }
 
 /// How many a page has.
@@ -155,14 +162,6 @@ pub(super) fn limit(asked: Option<u32>) -> Result<u32, Trouble> {
             Err(Trouble::usage(format!("limit: {other} is not between 1 and {MOST}"), "page on for more"))
         }
     }
-}
-
-/// Where the next page begins, if there is one. A full page does not tell: it ends with a whole message.
-async fn next_page(source: &Opened<'_>, filter: &Filter, last: u64) -> Result<Option<u64>, Trouble> {
-    let rest = Filter { after: Some(last), limit: 1, ..filter.clone() };
-    let rest = source.log.admin().list(&rest).await;
-    let rest = rest.map_err(|error| source.trouble("cannot list", &error))?;
-    Ok((!rest.is_empty()).then_some(last))
 }
 
 /// A pipe that neither the configuration nor a log knows is a slip of the pen, not an empty result.

@@ -93,6 +93,11 @@ impl Office {
         Self { following: pauses, ..self }
     }
 
+    /// Whether somebody sits before a page.
+    pub fn is_hurried(&self) -> bool {
+        self.patience.is_some()
+    }
+
     /// Looks at something, within the patience of whoever asked. Only for what changes nothing: what is given up
     /// half-way must not matter.
     pub async fn look<T>(

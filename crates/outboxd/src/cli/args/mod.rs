@@ -357,6 +357,9 @@ pub struct ListArgs {
     /// After this position, to page on
     #[arg(long, value_name = "POSITION")]
     pub after: Option<u64>,
+    /// From the newest to the oldest
+    #[arg(long)]
+    pub newest_first: bool,
 }
 
 /// Flags of `show`.

@@ -66,7 +66,7 @@ impl Deed {
             ..Meant::default()
         };
         if dry_run {
-            let request = ListRequest { source, filter, after: None, limit: Some(SAMPLE) };
+            let request = ListRequest { source, filter, limit: Some(SAMPLE), ..ListRequest::default() };
             let listed = list(office, &request).await?;
             let sample = listed.messages.into_iter().map(|one| {
                 let why = one.cause.map(|why| format!(": {} {}", why.code, why.detail)).unwrap_or_default();

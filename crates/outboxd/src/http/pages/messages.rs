@@ -30,6 +30,8 @@ pub(super) struct Asked {
     #[serde(default)]
     filter: String,
     after: Option<u64>,
+    #[serde(default)]
+    oldest_first: bool,
 }
 
 #[derive(Template)]
@@ -43,6 +45,7 @@ struct Messages {
     filter: String,
     /// Whether this is the first page.
     first: bool,
+    oldest_first: bool,
     tabs: Vec<Tab>,
     shown: Listing,
     /// What is wrong with the filter or the source, and what to do.
@@ -85,23 +88,25 @@ fn outboxes(plan: &Plan) -> Vec<String> {
 pub(super) async fn messages(
     State(shared): State<Arc<Shared>>,
     frame: Frame,
-    Query(Asked { source, filter, after }): Query<Asked>,
+    Query(Asked { source, filter, after, oldest_first }): Query<Asked>,
 ) -> Response {
     let office = &shared.options.office;
     let sources = outboxes(&office.plan);
     let source = asked(&source).or_else(|| sources.first().cloned()).unwrap_or_default();
-    let request = ListRequest { source: asked(&source), filter: asked(&filter), after, limit: Some(PAGE) };
-    let listed = if sources.is_empty() {
-        Ok(Listing { messages: Vec::new(), next: None })
-    } else {
-        list(office, &request).await
+    let request = ListRequest {
+        source: asked(&source),
+        filter: asked(&filter),
+        after,
+        limit: Some(PAGE),
+        newest_first: !oldest_first,
     };
+    let listed = if sources.is_empty() { Ok(Listing::default()) } else { list(office, &request).await };
     let (shown, trouble, status) = match listed {
         Ok(shown) => (shown, None, StatusCode::OK),
         Err(trouble) => {
             let told = (trouble.to_string(), trouble.help().to_owned());
             let status = Refusal::from(trouble).status();
-            (Listing { messages: Vec::new(), next: None }, Some(told), status)
+            (Listing::default(), Some(told), status)
         }
     };
     let state = Selection::parse(&filter).ok().and_then(|selection| selection.state);
@@ -110,10 +115,25 @@ pub(super) async fn messages(
     if !filter.trim().is_empty() {
         command = format!("{command} --filter {}", shell(filter.trim()));
     }
+    if !oldest_first {
+        command.push_str(" --newest-first");
+    }
     let said = frame.said.is_some();
     let first = after.is_none();
     let tabs = tabs(&filter);
-    let shown = Messages { frame, sources, source, filter, first, tabs, shown, trouble, repairable, command };
+    let shown = Messages {
+        frame,
+        sources,
+        source,
+        filter,
+        first,
+        oldest_first,
+        tabs,
+        shown,
+        trouble,
+        repairable,
+        command,
+    };
     page_with(status, said, &shown)
 }
 

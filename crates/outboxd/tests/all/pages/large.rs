@@ -74,6 +74,7 @@ async fn e5_no_page_of_a_large_outbox_makes_anybody_wait() {
         "/",
         "/messages",
         "/messages?after=5000",
+        "/messages?oldest_first=true",
         "/messages?filter=state%3Adead",
         "/messages?filter=state%3Apending",
         "/messages?filter=key%3Acustomer-77",
