@@ -56,6 +56,13 @@ pub async fn run(args: DemoArgs) -> anyhow::Result<ExitCode> {
         let args = RunArgs { once: false, pipe: Vec::new(), listen: None };
         carry(&plan, &args, until, sinks).await
     });
+    tokio::select! {
+        () = answers(&place) => {}
+        ended = &mut pipes => {
+            ended??;
+            anyhow::bail!("the pipes ended by themselves");
+        }
+    }
     // Who reads a file of it does not look at pages.
     let stays = args.seconds.is_none() && std::io::stderr().is_terminal() && args.format == Format::Table;
     let seconds = args.seconds.unwrap_or(SECONDS);
@@ -85,6 +92,13 @@ pub async fn run(args: DemoArgs) -> anyhow::Result<ExitCode> {
         Format::Table => sum::print(&sum, &place)?,
     }
     Ok(if sum.is_right() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Returns when the dashboard can be asked: nobody is sent to a page that is not there.
+async fn answers(place: &Place) {
+    while tokio::net::TcpStream::connect(place.listen).await.is_err() {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
 }
 
 /// What a newcomer reads first.
