@@ -178,12 +178,17 @@ pub struct TemplateOptions {
 impl TemplateOptions {
     /// The template, unless it may hold a secret: by the name, and because it has text of its own.
     pub fn shown(&self) -> &str {
-        if is_secret_name(&self.name) && has_text(&self.template) { MASK } else { &self.template }
+        if is_secret_name(&self.name) && self.has_text() { MASK } else { &self.template }
+    }
+
+    /// Whether it is more than fields of the message.
+    pub fn has_text(&self) -> bool {
+        has_text(&self.template)
     }
 }
 
 /// Whether a template is more than fields of the message.
-fn has_text(template: &str) -> bool {
+pub fn has_text(template: &str) -> bool {
     let mut depth = 0;
     template.chars().any(|c| {
         match c {

@@ -24,6 +24,14 @@ impl Secret {
     pub fn reveal(&self) -> &str {
         &self.0
     }
+
+    /// Where a URL leads, without what may be secret in it: hooks have keys in their paths, and users that are keys. A bare
+    /// scheme, host and port stay as they are.
+    pub fn place(&self) -> String {
+        let Ok(url) = Url::parse(self.0.trim()) else { return MASK.to_owned() };
+        let origin = url.origin().ascii_serialization();
+        if url.as_str().trim_end_matches('/') == origin { url.into() } else { format!("{origin}/{MASK}") }
+    }
 }
 
 impl fmt::Debug for Secret {
@@ -117,7 +125,9 @@ fn mask_userinfo(text: &str) -> String {
 /// Whether what bears this name is a secret, by the looks of it: a parameter of a URL, a header.
 pub fn is_secret_name(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
-    ["pass", "secret", "token", "key", "authorization", "cookie"].iter().any(|part| name.contains(part))
+    ["pass", "secret", "token", "key", "auth", "cookie", "credential", "signature"]
+        .iter()
+        .any(|part| name.contains(part))
 }
 
 #[cfg(test)]
@@ -145,6 +155,21 @@ mod tests {
         }
         let secret = Secret::new("canary");
         assert_eq!(format!("{secret} {secret:?}"), "*** ***");
+    }
+
+    #[test]
+    fn of_a_hook_only_its_place_is_shown() {
+        for text in [
+            "https://hooks.example/services/canary",
+            "https://hooks.example/?canary",
+            "https://hooks.example/#canary",
+            "https://canary@hooks.example",
+            "https://u:canary@hooks.example/",
+        ] {
+            assert_eq!(Secret::new(text).place(), "https://hooks.example/***", "{text}");
+        }
+        assert_eq!(Secret::new("https://hooks.example:8443").place(), "https://hooks.example:8443/");
+        assert_eq!(Secret::new("canary").place(), MASK);
     }
 
     #[test]

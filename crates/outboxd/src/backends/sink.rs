@@ -39,6 +39,8 @@ enum Ready {
     Sink(Arc<dyn Sink>),
     /// Statements, which need the transaction of the inbox.
     Sql(Statements),
+    /// One of the program's own, with whatever inbox it needs.
+    Own(Arc<dyn Sink>),
 }
 
 impl Sinks {
@@ -98,6 +100,11 @@ impl Sinks {
         Ok(())
     }
 
+    /// Lets a sink of the program's own stand in for the one of this name.
+    pub fn put(&mut self, name: &str, sink: Arc<dyn Sink>) {
+        self.ready.insert(name.to_owned(), Ready::Own(sink));
+    }
+
     /// Ways to ask whether a sink on a broker can be reached, by name of the sink, over the connection that it uses itself.
     pub fn take_checks(&mut self) -> BTreeMap<String, Check> {
         std::mem::take(&mut self.checks)
@@ -107,7 +114,7 @@ impl Sinks {
     pub fn of_pipe(&self, plan: &SinkPlan, pipe: &str) -> Option<Arc<dyn Sink>> {
         let ready = self.ready.get(&plan.name)?.clone();
         let inbox = match (&ready, &plan.inbox) {
-            (Ready::Sink(sink), None) => return Some(sink.clone()),
+            (Ready::Own(sink), _) | (Ready::Sink(sink), None) => return Some(sink.clone()),
             (_, inbox) => inbox.clone()?,
         };
         let (databases, pipe) = (self.databases.clone(), pipe.to_owned());
@@ -123,7 +130,7 @@ impl Ready {
     /// Behind an inbox, as this consumer.
     fn behind(self, inbox: &Inbox, consumer: &str) -> Result<Arc<dyn Sink>> {
         match self {
-            Self::Sink(sink) => Ok(inbox.once(consumer, sink)),
+            Self::Sink(sink) | Self::Own(sink) => Ok(inbox.once(consumer, sink)),
             Self::Sql(statements) => inbox.sql(consumer, statements),
         }
     }

@@ -13,7 +13,7 @@ use super::{millis, minutes};
 use crate::mistake::{At, Place};
 use crate::options::{
     EndpointOptions, ErrorLogOptions, ExchangeKind, ExchangeOptions, MailOptions, MeterOptions, QueueKind,
-    QueueOptions, StatementOptions, TemplateOptions, TopicOptions, Topology,
+    QueueOptions, StatementOptions, TemplateOptions, TopicOptions, Topology, has_text,
 };
 use crate::reader::Section;
 use crate::secret::is_secret_name;
@@ -109,9 +109,9 @@ impl TemplateConfig {
         Self { key: key.into(), text: text.value.clone(), place: text.place }
     }
 
-    /// Whether it may hold a secret, by the looks of its name.
+    /// Whether it may hold a secret: a header with text of its own may, whatever it is called.
     pub fn is_secret(&self) -> bool {
-        is_secret_name(&self.key) && self.key.starts_with("headers.")
+        self.key.starts_with("headers.") && (is_secret_name(&self.key) || has_text(&self.text))
     }
 }
 

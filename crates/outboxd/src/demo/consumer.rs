@@ -1,5 +1,8 @@
 //! Two consumers without a broker: functions that run in one transaction with the inbox.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use outbox::sqlite::Outbox;
 use outbox::{Failure, Lent, Message, Sink};
 use serde::Deserialize;
@@ -33,17 +36,22 @@ pub(super) fn inventory(outbox: &Outbox) -> impl Sink + 'static {
     })
 }
 
-/// Fails now and then, after it has written; and one message it can never handle.
+/// Fails now and then, after it has written; and one message it gives up, until a person tries it again.
 pub(super) fn mailer(outbox: &Outbox) -> impl Sink + 'static {
-    outbox.inbox().handler("mailer", |tx, message| async move {
-        let body = write(tx, "INSERT INTO mailer_effects VALUES (?, ?, ?)", &message).await?;
-        if body.order == CURSED_ORDER {
-            return Err(Failure::dead(format!("order {CURSED_ORDER} has no valid e-mail address")));
+    let mended = Arc::new(AtomicBool::new(false));
+    outbox.inbox().handler("mailer", move |tx, message| {
+        let mended = Arc::clone(&mended);
+        async move {
+            let body = write(tx, "INSERT INTO mailer_effects VALUES (?, ?, ?)", &message).await?;
+            // Somebody looks at it, has the address corrected and presses the button.
+            if body.order == CURSED_ORDER && !mended.swap(true, Ordering::Relaxed) {
+                return Err(Failure::dead(format!("order {CURSED_ORDER} had no valid e-mail address")));
+            }
+            if is_unlucky(body.order) && message.attempts == 0 {
+                return Err(Failure::retry("the mail server is busy"));
+            }
+            Ok(())
         }
-        if is_unlucky(body.order) && message.attempts == 0 {
-            return Err(Failure::retry("the mail server is busy"));
-        }
-        Ok(())
     })
 }
 

@@ -2,27 +2,31 @@
 //! them from the one log: a relay to a file, and two consumers without a broker, of which one has its troubles.
 
 mod consumer;
+mod counted;
+mod place;
 mod shop;
 mod sum;
 mod watch;
 
-use std::path::{Path, PathBuf};
+use std::collections::BTreeMap;
+use std::io::IsTerminal;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::Context;
+use outbox::Sink;
 use outbox::admin::Admin;
 use outbox::lines::Lines;
-use outbox::policy::Backoff;
 use outbox::sqlite::Outbox;
-use outbox::{Pipe, Policy, Sink, Stats};
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use crate::cli::args::{DemoArgs, Format};
-use crate::trouble::{Exit, Trouble};
+use crate::cli;
+use crate::cli::args::{DemoArgs, Format, RunArgs};
+use crate::run::carry;
+use crate::trouble::Exit;
+use counted::{Count, Counted};
+use place::Place;
 use shop::Ledger;
 
 /// How long it runs when nobody says.
@@ -33,59 +37,6 @@ const CATCH_UP: Duration = Duration::from_secs(30);
 
 /// The pipes, in the order in which they are shown.
 pub(super) const PIPES: [&str; 3] = ["relay", "inventory", "mailer"];
-
-/// Where the demonstration keeps its things.
-struct Place {
-    folder: PathBuf,
-}
-
-impl Place {
-    fn new(folder: Option<PathBuf>) -> anyhow::Result<Self> {
-        let folder = match folder {
-            Some(folder) => {
-                std::fs::create_dir_all(&folder)
-                    .with_context(|| format!("cannot make {}", folder.display()))?;
-                folder
-            }
-            // Kept, so that the commands at the end have something to look at.
-            None => tempfile::Builder::new().prefix("outboxd-demo-").tempdir()?.keep(),
-        };
-        let place = Self { folder: folder.canonicalize()? };
-        if place.database().exists() {
-            let what = format!("{} holds an earlier demo", place.folder.display());
-            let help = "choose another folder with --dir, or remove this one";
-            return Err(Trouble::new(Exit::Failed, what, help).into());
-        }
-        Ok(place)
-    }
-
-    fn database(&self) -> PathBuf {
-        self.folder.join("shop.db")
-    }
-
-    fn events(&self) -> PathBuf {
-        self.folder.join("events.jsonl")
-    }
-
-    fn config(&self) -> PathBuf {
-        self.folder.join("outboxd.toml")
-    }
-
-    /// A configuration with which every other verb finds the database.
-    fn write_config(&self) -> anyhow::Result<()> {
-        let quoted = |path: &Path| toml::Value::String(path.display().to_string()).to_string();
-        let config = format!(
-            "# Made by `outboxd demo`.\n\
-             [connections]\nshop = {}\n\n\
-             [sources.orders]\non = \"shop\"\n\n\
-             [sinks.events]\nfile = {}\n\n\
-             [pipes.relay]\nfrom = \"orders\"\nto = \"events\"\n",
-            quoted(Path::new(&format!("sqlite:{}", self.database().display()))),
-            quoted(&self.events()),
-        );
-        Ok(std::fs::write(self.config(), config)?)
-    }
-}
 
 /// Runs the demonstration.
 pub async fn run(args: DemoArgs) -> anyhow::Result<ExitCode> {
@@ -98,35 +49,68 @@ pub async fn run(args: DemoArgs) -> anyhow::Result<ExitCode> {
 
     let (closing, stop) = (CancellationToken::new(), CancellationToken::new());
     listen(closing.clone())?;
+    let (ledger, plan) = (Arc::new(Ledger::default()), cli::load(&place.config())?);
+    let (sinks, counts) = sinks(&place, &outbox);
+    let until = stop.clone();
+    let mut pipes = tokio::spawn(async move {
+        let args = RunArgs { once: false, pipe: Vec::new(), listen: None };
+        carry(&plan, &args, until, sinks).await
+    });
+    tokio::select! {
+        () = answers(&place) => {}
+        ended = &mut pipes => {
+            ended??;
+            anyhow::bail!("the pipes ended by themselves");
+        }
+    }
+    // Who reads a file of it does not look at pages.
+    let stays = args.seconds.is_none() && std::io::stderr().is_terminal() && args.format == Format::Table;
     let seconds = args.seconds.unwrap_or(SECONDS);
-    eprintln!("A shop writes orders and their events into {} for {seconds} s;", place.database().display());
-    eprintln!(
-        "three pipes carry them on: relay (to a file), inventory and mailer (handlers). Ctrl-C ends it sooner.\n"
-    );
-    let (ledger, mut pipes) = (Arc::new(Ledger::default()), JoinSet::new());
-    let stats = start_pipes(&place, &outbox, &stop, &mut pipes)?;
+    greet(&place, seconds, stays);
     let shop = tokio::spawn(shop::trade(outbox.clone(), ledger.clone(), closing.clone()));
-    let watcher = tokio::spawn(watch::watch(outbox.clone(), ledger.clone(), stats.clone(), stop.clone()));
+    let watcher = tokio::spawn(watch::watch(outbox.clone(), ledger.clone(), counts.clone(), stop.clone()));
 
     tokio::select! {
-        () = tokio::time::sleep(Duration::from_secs(seconds)) => {}
+        () = tokio::time::sleep(Duration::from_secs(seconds)), if !stays => {}
         () = closing.cancelled() => {}
+        // They end before the stop only by a trouble.
+        ended = &mut pipes => {
+            ended??;
+            anyhow::bail!("the pipes ended by themselves");
+        }
     }
     closing.cancel();
     shop.await??;
     catch_up(&outbox, &ledger).await?;
     stop.cancel();
-    while let Some(ended) = pipes.join_next().await {
-        ended??;
-    }
+    pipes.await??;
     watcher.await?;
 
-    let sum = sum::sum(&place, &outbox, &ledger, &stats).await?;
+    let sum = sum::sum(&place, &outbox, &ledger, &counts).await?;
     match args.format {
         Format::Json => sum::print_json(&sum)?,
         Format::Table => sum::print(&sum, &place)?,
     }
     Ok(if sum.is_right() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Returns when the dashboard can be asked: nobody is sent to a page that is not there.
+async fn answers(place: &Place) {
+    while tokio::net::TcpStream::connect(place.listen).await.is_err() {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+/// What a newcomer reads first.
+fn greet(place: &Place, seconds: u64, stays: bool) {
+    let until = if stays { "until Ctrl-C".to_owned() } else { format!("for {seconds} s") };
+    eprintln!("Look at it: http://{}\n", place.listen);
+    eprintln!("A shop writes orders and their events into {} {until};", place.database().display());
+    eprintln!("three pipes carry them on: relay (to a file), inventory and mailer (handlers).");
+    eprintln!(
+        "One message of the mailer dies: find it under Failures and retry it. Ctrl-C ends it{}.\n",
+        if stays { "" } else { " sooner" }
+    );
 }
 
 /// Ctrl-C closes the shop; once it is closed, by time or by hand, Ctrl-C leaves at once.
@@ -143,27 +127,19 @@ fn listen(closing: CancellationToken) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn start_pipes(
-    place: &Place,
-    outbox: &Outbox,
-    stop: &CancellationToken,
-    running: &mut JoinSet<outbox::Result<()>>,
-) -> anyhow::Result<Vec<Arc<Stats>>> {
-    let retry = Backoff { first: Duration::from_millis(100), most: Duration::from_secs(2) };
+/// What takes the messages of each pipe, and what went through.
+fn sinks(place: &Place, outbox: &Outbox) -> (BTreeMap<String, Arc<dyn Sink>>, Vec<Arc<Count>>) {
     let sinks: [Arc<dyn Sink>; 3] = [
         Arc::new(Lines::file(place.events())),
         Arc::new(consumer::inventory(outbox)),
         Arc::new(consumer::mailer(outbox)),
     ];
-    let mut stats = Vec::new();
-    for (name, sink) in PIPES.into_iter().zip(sinks) {
-        let policy = Policy { retry, ..Policy::default() };
-        // SQLite has one writer at a time, so more than one delivery at once would only wait.
-        let pipe = Pipe::new(outbox.cursor(name), sink).name(name).policy(policy).concurrency(1).batch(200);
-        stats.push(pipe.stats());
-        running.spawn(pipe.run(stop.clone()));
-    }
-    Ok(stats)
+    let counts: Vec<Arc<Count>> = PIPES.iter().map(|_| Arc::default()).collect();
+    let counted = PIPES.into_iter().zip(sinks).zip(&counts).map(|((name, sink), count)| {
+        let counted: Arc<dyn Sink> = Arc::new(Counted { sink, count: count.clone() });
+        (name.to_owned(), counted)
+    });
+    (counted.collect(), counts)
 }
 
 /// Waits until nothing is left but what waits for a person.

@@ -2,7 +2,6 @@
 
 use std::collections::HashSet;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use outbox::sqlite::Outbox;
@@ -25,7 +24,7 @@ pub(super) fn is_unlucky(order: u64) -> bool {
 #[derive(Debug, Default)]
 pub(super) struct Ledger {
     committed: Mutex<HashSet<MessageId>>,
-    rolled_back: AtomicU64,
+    rolled_back: Mutex<HashSet<MessageId>>,
 }
 
 impl Ledger {
@@ -38,7 +37,12 @@ impl Ledger {
     }
 
     pub(super) fn rolled_back(&self) -> u64 {
-        self.rolled_back.load(Ordering::Relaxed)
+        self.rolled_back.lock().unwrap_or_else(std::sync::PoisonError::into_inner).len() as u64
+    }
+
+    pub(super) fn rolled_back_ids(&self) -> HashSet<String> {
+        let ids = self.rolled_back.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        ids.iter().map(ToString::to_string).collect()
     }
 }
 
@@ -83,7 +87,9 @@ pub(super) async fn trade(
         outbox.enqueue_all(&mut tx, &events).await?;
         if changes_its_mind {
             tx.rollback().await?;
-            ledger.rolled_back.fetch_add(events.len() as u64, Ordering::Relaxed);
+            let mut rolled_back =
+                ledger.rolled_back.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+            rolled_back.extend(events.into_iter().map(|event| event.id));
         } else {
             tx.commit().await?;
             next_of_customer[customer] += events.len() as u64;

@@ -3,19 +3,19 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use outbox::Stats;
 use outbox::admin::{Admin, Filter, Stand};
 use outbox::sqlite::Outbox;
 use tokio_util::sync::CancellationToken;
 
 use super::PIPES;
+use super::counted::Count;
 use super::shop::Ledger;
 
 /// Tells every second how far everybody is, until the pipes stop.
 pub(super) async fn watch(
     outbox: Outbox,
     ledger: Arc<Ledger>,
-    stats: Vec<Arc<Stats>>,
+    stats: Vec<Arc<Count>>,
     stop: CancellationToken,
 ) {
     let mut before = vec![0; 1 + stats.len()];

@@ -13,7 +13,9 @@ use bytes::Bytes;
 use outbox::{ErrorKind, Published, Publisher};
 
 use super::answer::{self, Refusal};
+use super::api::Refused;
 use super::figures::PUBLISHED;
+use super::request::Given;
 use super::{Shared, request};
 use crate::mistake::did_you_mean;
 
@@ -25,6 +27,17 @@ pub(super) const BODY_LIMIT: Duration = Duration::from_secs(30);
 
 type Parameters = Query<BTreeMap<String, String>>;
 
+/// Publishes a message at once, or keeps it until the broker takes it. The token is that of `[http]`.
+#[utoipa::path(post, path = "/messages", tag = "publish", params(
+    ("publisher" = Option<String>, Query, description = "The name of the publisher, where there are several"),
+), request_body(
+    description = "Or a CloudEvent, in the structured or in the binary form",
+    content((Given = "application/json"), (serde_json::Value = "application/cloudevents+json")),
+), responses(
+    (status = 200, description = "The broker has it", body = serde_json::Value),
+    (status = 202, description = "It is kept, and will be sent", body = serde_json::Value),
+    (status = "default", description = "Why not", body = Refused),
+))]
 pub(super) async fn publish(
     State(shared): State<Arc<Shared>>,
     parameters: Result<Parameters, QueryRejection>,

@@ -31,7 +31,7 @@ use std::sync::{Arc, OnceLock};
 use anyhow::Context as _;
 use axum::http::{HeaderName, StatusCode, header};
 use axum::middleware::{from_fn, from_fn_with_state};
-use axum::routing::{get, post};
+use axum::routing::get;
 use axum::{Router, extract::State};
 use outbox::Publisher;
 use tokio::net::TcpListener;
@@ -137,8 +137,6 @@ async fn serve_within(
 
 fn router(shared: Arc<Shared>) -> Router {
     let guarded = Router::new()
-        .route("/messages", post(messages::publish))
-        .merge(guard::api_routes())
         .merge(api::routes())
         .fallback(nowhere)
         .layer(from_fn_with_state(Arc::clone(&shared), guard::api));

@@ -8,6 +8,7 @@ use outbox::{Message, cloudevents, header};
 use percent_encoding::percent_decode_str;
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
+use utoipa::ToSchema;
 
 use super::answer::Refusal;
 
@@ -29,17 +30,25 @@ const CARRIED: [&str; 6] = [
     header::SAGA_STEP,
 ];
 
-/// Our own form.
-#[derive(Deserialize)]
+/// A message, in our own form.
+#[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-struct Given {
+pub(super) struct Given {
+    /// What happened, as in `order.created`.
+    #[schema(required)]
     r#type: Option<String>,
+    /// Messages of one key keep their order.
     key: Option<String>,
+    /// Any JSON; it travels as it is written.
     #[serde(default, deserialize_with = "as_written")]
+    #[schema(value_type = serde_json::Value, required)]
     payload: Option<Box<RawValue>>,
+    /// Headers of the message.
     #[serde(default)]
     headers: BTreeMap<String, String>,
+    /// Its id; a new one by default.
     id: Option<String>,
+    /// What the payload is; JSON by default.
     content_type: Option<String>,
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use outbox::meter::MeterKind;
 
 use super::TemplateOptions;
-use crate::secret::{Secret, SecretUrl};
+use crate::secret::Secret;
 
 /// How long an inbox of ours remembers an id, unless it is said.
 pub const WINDOW: Duration = Duration::from_secs(7 * 24 * 3_600);
@@ -29,8 +29,8 @@ pub struct InboxTableOptions {
 /// How messages are posted to an endpoint.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EndpointOptions {
-    /// Where.
-    pub url: SecretUrl,
+    /// Where. Any part of it may be secret.
+    pub url: Secret,
     /// What they are signed with; the first is the newest.
     pub secrets: Vec<Secret>,
     /// How long an answer may take.
@@ -49,7 +49,7 @@ impl EndpointOptions {
     /// An endpoint with the defaults.
     pub fn new(url: impl Into<String>) -> Self {
         Self {
-            url: SecretUrl::new(url),
+            url: Secret::new(url),
             secrets: Vec::new(),
             timeout: Duration::from_secs(15),
             private: false,

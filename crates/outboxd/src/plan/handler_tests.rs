@@ -253,9 +253,9 @@ fn a_lease_follows_the_timeout_unless_it_is_set() {
 #[test]
 fn what_config_show_prints_has_the_same_handlers() {
     for sink in [
-        "http = \"https://x.example/a\"\ninbox = \"file\"\nheaders = { X-Team = \"{header.team|none}\", X-Key = \"{key|none}\" }",
-        "http = \"https://x.example/a\"\ninbox = { on = \"file\", schema = \"s\", table = \"P\", id = \"I\", at = \"A\" }\ninbox_window = \"1d\"",
-        "http = \"https://x.example/a\"\ninbox = \"file\"\ninbox_window = \"never\"",
+        "http = \"https://x.example/\"\ninbox = \"file\"\nheaders = { X-Team = \"{header.team|none}\", X-Key = \"{key|none}\" }",
+        "http = \"https://x.example/\"\ninbox = { on = \"file\", schema = \"s\", table = \"P\", id = \"I\", at = \"A\" }\ninbox_window = \"1d\"",
+        "http = \"https://x.example/\"\ninbox = \"file\"\ninbox_window = \"never\"",
         "on = \"shop\"\nsql = [\"SELECT 1\", \"SELECT 2\"]",
         "on = \"shop\"\nsql = \"SELECT 1\"\ninbox = { table = \"P\", id = \"I\" }",
         "metrics = [{ counter = \"a\", value = \"{payload.n}\" }, { histogram = \"b\", value = \"{payload.n}\", buckets = [1, 2.5], types = \"x.*\" }]",

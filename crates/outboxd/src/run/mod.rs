@@ -8,10 +8,11 @@ mod server;
 mod upkeep;
 mod worker;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use outbox::Sink;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
@@ -36,11 +37,22 @@ use worker::SourceWorker;
 /// How long the queues of a run are waited for before it begins.
 const DECLARE: Duration = Duration::from_secs(5);
 
-/// Runs the pipes; ends when all have ended.
+/// Runs the pipes until a signal; ends when all have ended.
 pub async fn run(plan: &Plan, args: &RunArgs) -> anyhow::Result<Exit> {
-    let chosen = choose(plan, &args.pipe)?;
     let stop = CancellationToken::new();
+    choose(plan, &args.pipe)?;
     listen(stop.clone())?;
+    carry(plan, args, stop, BTreeMap::new()).await
+}
+
+/// Runs the pipes until the stop; `own` are sinks of the program's own that stand in for those of the plan, by name.
+pub async fn carry(
+    plan: &Plan,
+    args: &RunArgs,
+    stop: CancellationToken,
+    own: BTreeMap<String, Arc<dyn Sink>>,
+) -> anyhow::Result<Exit> {
+    let chosen = choose(plan, &args.pipe)?;
     // A pipe to a broker does not care whether somebody reads the output of another.
     let only_stdout = chosen.iter().all(|pipe| plan.sinks[&pipe.to].target == Target::Stdout);
     let unread = if only_stdout { stop.clone() } else { CancellationToken::new() };
@@ -69,6 +81,10 @@ pub async fn run(plan: &Plan, args: &RunArgs) -> anyhow::Result<Exit> {
     let mut sinks = Sinks::new(databases.clone());
     for name in chosen.iter().map(|pipe| &pipe.to).collect::<BTreeSet<_>>() {
         let sink = &plan.sinks[name];
+        if let Some(own) = own.get(name) {
+            sinks.put(name, own.clone());
+            continue;
+        }
         if let Err(error) = sinks.prepare(sink, &unread) {
             let trouble = Trouble::at_sink("its pipes do not run: cannot use the sink", sink, &error);
             tracing::error!(sink = name, "{trouble}; {}", trouble.help());

@@ -7,17 +7,23 @@ use crate::connection::Connection;
 use crate::options::{EndpointOptions, ErrorLogOptions, MailOptions, MeterOptions, StatementOptions};
 use crate::plan::{InboxPlan, Target};
 use crate::quantity::show_duration;
+use crate::secret::MASK;
 
 pub(super) fn show_endpoint(options: &EndpointOptions) -> Value {
     let secrets: Vec<String> = options.secrets.iter().map(ToString::to_string).collect();
+    // What is told to an endpoint besides the message is as a rule what opens it, whatever the header is called.
+    let headers = options.headers.iter().map(|one| {
+        let shown = if one.has_text() { MASK } else { &one.template };
+        (one.name.clone(), json!(shown))
+    });
     without_nulls(json!({
-        "http": options.url.to_string(),
+        "http": options.url.place(),
         "secret": (!secrets.is_empty()).then_some(secrets),
         "timeout": show_duration(options.timeout),
         "private": options.private,
         "plaintext": options.plaintext,
         "ca_file": options.ca_file,
-        "headers": show_templates(&options.headers),
+        "headers": headers.collect::<Map<_, _>>(),
     }))
 }
 

@@ -4,7 +4,8 @@ use std::time::{Duration, Instant};
 
 use sqlx::{Connection, SqliteConnection};
 
-use crate::program::Program;
+use crate::program::{PATIENCE, Program};
+use crate::web::{ask, get};
 
 #[test]
 fn the_demo_ends_by_itself_and_keeps_every_promise() {
@@ -35,6 +36,39 @@ fn the_demo_ends_by_itself_and_keeps_every_promise() {
 
     let again = program.run(&["demo", "--dir", "shop"]);
     assert!(again.only_error(1).0.contains("holds an earlier demo"), "{again:#?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn d7_a_newcomer_sees_the_demo_on_pages_and_retries_what_is_dead() {
+    let program = Program::new();
+    let mut running = program.start(&["demo", "--seconds", "60", "--dir", "shop", "--format", "json"]);
+    let line = running.wait_for("Look at it: http://");
+    let address = line.rsplit('/').next().unwrap().parse().unwrap();
+    for path in ["/", "/pipes", "/messages", "/failures", "/queues", "/doctor", "/audit"] {
+        let (status, page) = get(address, path).await;
+        assert_eq!(status, 200, "{path}: {page}");
+    }
+    let (_, pipes) = get(address, "/v1/pipes").await;
+    for pipe in ["relay", "inventory", "mailer"] {
+        assert!(pipes.contains(&format!("\"{pipe}\"")), "{pipes}");
+    }
+    let dead = "/v1/messages?source=orders&filter=state:dead";
+    let until = Instant::now() + PATIENCE;
+    while !get(address, dead).await.1.contains("\"mailer\"") {
+        assert!(Instant::now() < until, "nothing died");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    program.ok(&["--config", "shop/outboxd.toml", "status"]);
+    let retry =
+        "POST /v1/messages/retry HTTP/1.1\r\nSec-Fetch-Site: same-origin\r\nContent-Type: application/json";
+    let (status, answer) = ask(address, retry, "{\"source\": \"orders\", \"filter\": \"state:dead\"}").await;
+    assert_eq!(status, 200, "{answer}");
+    running.signal("INT");
+    let sum: serde_json::Value = serde_json::from_str(&running.next_line()).unwrap();
+    assert_eq!((&sum["pipes"]["mailer"]["dead"], &sum["lost"]), (&0.into(), &0.into()), "{sum:#}");
+    assert_eq!(sum["by_hand"], 1, "{sum:#}");
+    let (code, said) = running.end();
+    assert_eq!(code, 0, "{said}");
 }
 
 #[tokio::test]

@@ -6,6 +6,7 @@ mod doctor;
 mod errors;
 mod failures;
 mod look;
+mod me;
 mod pipes;
 mod repair;
 
@@ -22,6 +23,7 @@ use utoipa_axum::routes;
 use self::asked::{Nothing, Params};
 use super::Shared;
 use super::answer::Refusal;
+use super::messages;
 use super::person::{Person, may_see_payloads};
 use crate::trouble::Trouble;
 
@@ -49,9 +51,11 @@ static DOCUMENT: OnceLock<OpenApi> = OnceLock::new();
 
 fn parts() -> OpenApiRouter<Arc<Shared>> {
     OpenApiRouter::new()
+        .routes(routes!(me::me))
         .routes(routes!(look::status))
         .routes(routes!(pipes::pipes))
         .routes(routes!(look::messages))
+        .routes(routes!(messages::publish))
         .routes(routes!(look::message))
         .routes(routes!(look::audit))
         .routes(routes!(look::config))

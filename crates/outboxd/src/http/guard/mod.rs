@@ -12,7 +12,6 @@
 
 mod headers;
 mod login;
-mod me;
 mod origin;
 mod pace;
 mod session;
@@ -189,11 +188,6 @@ pub(super) fn front_routes(shared: &Arc<Shared>) -> Router<Arc<Shared>> {
         .route("/logout", axum::routing::post(login::sign_out))
         .layer(DefaultBodyLimit::max(FORM))
         .layer(from_fn_with_state(Arc::clone(shared), front))
-}
-
-/// What the API says of who asks, below `/v1`.
-pub(super) fn api_routes() -> Router<Arc<Shared>> {
-    Router::new().route("/me", get(me::me))
 }
 
 /// Lets a request for figures pass that came by an address, where only this machine can come. A name in its place is that

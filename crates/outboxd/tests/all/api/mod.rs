@@ -9,4 +9,4 @@ mod fuzz;
 mod generate;
 mod postgres;
 mod refusals;
-mod scene;
+pub mod scene;

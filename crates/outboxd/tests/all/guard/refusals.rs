@@ -35,6 +35,49 @@ async fn only_a_known_token_is_let_in_with_its_name_and_role() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_viewer_may_change_nothing_by_any_route() {
+    let program = usual("");
+    let (running, address) = start(&program);
+    let viewer = format!("Authorization: Bearer {CI_TOKEN}");
+    let document = ask(address, "GET /v1/openapi.json", &[&viewer], "").await.json();
+    let mut refused = 0;
+    for (path, methods) in document["paths"].as_object().unwrap() {
+        if methods["post"].is_null() {
+            continue;
+        }
+        let filled = path.replace("{pipe}", "relay").replace("{source}", "orders");
+        assert!(!filled.contains('{'), "{filled}");
+        let lines = [&*viewer, "Content-Type: application/json"];
+        let answer = ask(address, &format!("POST {filled}"), &lines, "{}").await;
+        match path.as_str() {
+            // For programs that publish, and not for people.
+            "/v1/messages" => answer.assert_refused(401, "the token is not known"),
+            _ => answer.assert_refused(403, "ci may look, but change nothing"),
+        }
+        refused += 1;
+    }
+    assert!(refused > 10, "{refused}");
+    for path in ["/v1/config", "/v1/doctor"] {
+        ask(address, &format!("GET {path}"), &[&viewer], "").await.assert_refused(403, "may look, but");
+    }
+    end(running);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_asks_for_a_page_without_signing_in_is_led_to_where_they_can() {
+    let program = usual("");
+    let (running, address) = start(&program);
+    for path in ["/", "/pipes", "/messages", "/failures", "/queues", "/doctor", "/audit", "/config"] {
+        let page = ask(address, &format!("GET {path}"), &["Accept: text/html"], "").await;
+        assert_eq!(page.status, 303, "{path}: {page:#?}");
+        assert!(page.header("location").unwrap().starts_with("/login"), "{path}: {page:#?}");
+        assert!(page.body.is_empty(), "{path}: {page:#?}");
+        ask(address, &format!("GET {path}"), &[], "").await.assert_refused(401, "nobody has signed in");
+    }
+    end(running);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_page_of_another_site_changes_nothing_with_somebodys_cookie() {
     let program = usual("");
     let (running, address) = start(&program);
