@@ -10,8 +10,7 @@ use crate::options::AccessOptions;
 use crate::secret::Secret;
 
 /// Names that stand for somebody else in the audit.
-const TAKEN: [(&str, &str); 2] =
-    [("token", "who bears the token of [http]"), ("anonymous", "who has not signed in")];
+const TAKEN: [(&str, &str); 1] = [("anonymous", "who has not signed in")];
 
 impl Checker<'_> {
     pub(super) fn access(

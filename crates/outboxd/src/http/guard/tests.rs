@@ -10,8 +10,8 @@ use tokio_util::sync::CancellationToken;
 use super::*;
 use crate::http::answer::as_page;
 use crate::http::pages::Board;
-use crate::http::person::Operator;
-use crate::http::tests::options;
+use crate::http::person::{Operator, Role};
+use crate::http::tests::{TOKEN, options};
 use crate::options::PersonOptions;
 use crate::secret::Secret;
 
@@ -38,7 +38,8 @@ fn router(shared: &Arc<Shared>) -> Router {
             .route("/look", get(async |person: Person| person.name))
             .route("/act", post(async |Operator(person): Operator| person.name))
     };
-    let api = routes().layer(from_fn_with_state(Arc::clone(shared), api));
+    let api = routes().route("/messages", get(async || "listed").post(async || "published"));
+    let api = api.layer(from_fn_with_state(Arc::clone(shared), api));
     let pages = routes()
         .route("/assets/style.css", get(async || "body {}"))
         .layer(from_fn_with_state(Arc::clone(shared), page));
@@ -122,4 +123,19 @@ async fn what_is_switched_off_is_not_there() {
         let (status, _, body) = ask(&off, request, &[OPERATOR]).await;
         assert!(status == 404 && body.contains("set dashboard = true"), "{request}: {body}");
     }
+}
+
+/// An application that publishes has its token from `[http]`; it must not open what operators do.
+#[tokio::test]
+async fn the_token_of_publishers_publishes_and_opens_nothing_else() {
+    let publisher = format!("Authorization: Bearer {TOKEN}");
+    let shared = shared(|access| access.anonymous = Some(Role::Operator));
+    assert_eq!(ask(&shared, "POST /v1/messages", &[&publisher]).await.2, "published");
+    for request in ["GET /v1/messages", "GET /v1/look", "POST /v1/act", "GET /look", "POST /act"] {
+        let (status, _, body) = ask(&shared, request, &[&publisher]).await;
+        let told = body.contains("this token publishes, and may nothing else");
+        assert!(status == 403 && told && body.contains("[http.people.NAME]"), "{request}: {status} {body}");
+    }
+    let (status, _, body) = ask(&shared, "POST /v1/messages", &[OPERATOR]).await;
+    assert!(status == 401 && body.contains("the token of [http]"), "people do not publish: {body}");
 }

@@ -25,7 +25,7 @@ async fn who_is_not_known_is_told_nothing() {
     for (path, methods) in document["paths"].as_object().unwrap() {
         for method in methods.as_object().unwrap().keys().filter(|name| *name != "parameters") {
             let head = format!("{} {path} HTTP/1.1", method.to_uppercase()).replace(['{', '}'], "");
-            check(&api.ask(&head, b"").await, 401, "a token is needed");
+            check(&api.ask(&head, b"").await, 401, "nobody has signed in");
             let wrong = format!("{head}\r\nAuthorization: Bearer {TOKEN}x");
             check(&api.ask(&wrong, b"").await, 401, "the token is not known");
         }
