@@ -8,7 +8,8 @@
 //! | `/metrics`, `/livez`, `/readyz`, `/health` | anybody, but where only this machine can come only by address |
 //!
 //! A request that changes something and bears no token must come from a page of this server: a browser adds cookies, and
-//! comes from this machine, also for a page of somebody else.
+//! comes from this machine, also for a page of somebody else. Such a page may also not load anything from here; a link in it
+//! may lead here.
 
 mod headers;
 mod login;
@@ -111,12 +112,10 @@ impl Guard {
     }
 }
 
-/// A change must come from a page of this server.
+/// A change must come from a page of this server, and so must a look, unless somebody follows a link.
 fn own_site(method: &Method, headers: &HeaderMap) -> Result<(), Refusal> {
-    if method.is_safe() {
-        return Ok(());
-    }
-    origin::own_site(headers).map_err(|why| {
+    let checked = if method.is_safe() { origin::may_look(headers) } else { origin::own_site(headers) };
+    checked.map_err(|why| {
         let help = "use the pages of this server, or send a token: 'Authorization: Bearer …'";
         Refusal::new(StatusCode::FORBIDDEN, why, help)
     })

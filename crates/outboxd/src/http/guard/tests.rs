@@ -117,6 +117,22 @@ async fn somebody_without_a_name_may_what_is_configured() {
 }
 
 #[tokio::test]
+async fn a_page_of_another_site_may_lead_here_and_no_more() {
+    let shared = shared(|access| access.anonymous = Some(Role::Viewer));
+    let cross = "Sec-Fetch-Site: cross-site";
+    let link = [cross, "Sec-Fetch-Mode: navigate", "Sec-Fetch-Dest: document"];
+    let image = [cross, "Sec-Fetch-Mode: no-cors", "Sec-Fetch-Dest: image"];
+    for path in ["/look", "/v1/look"] {
+        let request = format!("GET {path}");
+        assert_eq!(ask(&shared, &request, &link).await.2, "anonymous");
+        let (status, _, body) = ask(&shared, &request, &image).await;
+        assert!(status == 403 && body.contains("a page of another site"), "{body}");
+        assert_eq!(ask(&shared, &request, &[cross, VIEWER]).await.2, "viewer", "no browser adds a token");
+    }
+    assert_eq!(ask(&shared, "POST /act", &link).await.0, 403, "a form of another site is no link");
+}
+
+#[tokio::test]
 async fn what_is_switched_off_is_not_there() {
     let off = shared(|access| access.dashboard = false);
     for request in ["GET /look", "GET /v1/look", "GET /assets/style.css"] {

@@ -53,11 +53,10 @@ async fn a_page_of_another_site_changes_nothing_with_somebodys_cookie() {
         ask(address, "POST /login", &lines, form).await.assert_refused(403, words);
     }
     assert_eq!(me(address, &[&cookie]).await.status, 200, "she is still signed in");
-    assert_eq!(
-        me(address, &[&cookie, "Sec-Fetch-Site: cross-site"]).await.status,
-        200,
-        "looking changes nothing"
-    );
+    let (cross, link) =
+        ("Sec-Fetch-Site: cross-site", ["Sec-Fetch-Mode: navigate", "Sec-Fetch-Dest: document"]);
+    me(address, &[&cookie, cross]).await.assert_refused(403, "comes from a page of another site");
+    assert_eq!(me(address, &[&cookie, cross, link[0], link[1]]).await.status, 200, "a link leads here");
     // A token is not sent by a browser on its own.
     let token = format!("Authorization: Bearer {ANNAS_TOKEN}");
     ask(address, "POST /v1/nothing", &[&token], "").await.assert_refused(404, "nothing at this path");
