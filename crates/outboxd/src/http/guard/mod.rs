@@ -19,6 +19,7 @@ mod pace;
 mod session;
 mod token;
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::SystemTime;
 
@@ -100,6 +101,12 @@ impl Guard {
         }
         let help = "ask by address or as localhost, or add the name to 'hosts' of [http]";
         Err(Refusal::new(StatusCode::FORBIDDEN, "this server is not known by that name", help))
+    }
+
+    /// Whether who asks how the pipes are is told in whose words and by whom: where strangers come, only who is known. Causes
+    /// quote what endpoints and servers answered.
+    pub(super) fn may_read_causes(&self, listen: SocketAddr, headers: &HeaderMap) -> bool {
+        listen.ip().is_loopback() || self.admit(&Method::GET, headers).is_ok()
     }
 
     /// What is said where there are neither pages nor the API.

@@ -5,10 +5,13 @@ use axum::middleware::from_fn;
 use axum::routing::{get, post};
 use hyper::service::Service as _;
 use hyper_util::service::TowerToHyperService;
+use outbox::Timestamp;
+use outbox::pauses::Pause;
 use tokio_util::sync::CancellationToken;
 
 use super::*;
 use crate::http::answer::as_page;
+use crate::http::health;
 use crate::http::pages::Board;
 use crate::http::person::{Operator, Role};
 use crate::http::tests::{TOKEN, options};
@@ -43,7 +46,8 @@ fn router(shared: &Arc<Shared>) -> Router {
     let pages = routes()
         .route("/assets/style.css", get(async || "body {}"))
         .layer(from_fn_with_state(Arc::clone(shared), page));
-    let all = Router::new().nest("/v1", api).merge(pages).with_state(Arc::clone(shared));
+    let open = Router::new().route("/readyz", get(health::readyz)).route("/health", get(health::health));
+    let all = Router::new().nest("/v1", api).merge(pages).merge(open).with_state(Arc::clone(shared));
     all.layer(from_fn(as_page))
 }
 
@@ -154,4 +158,39 @@ async fn the_token_of_publishers_publishes_and_opens_nothing_else() {
     }
     let (status, _, body) = ask(&shared, "POST /v1/messages", &[OPERATOR]).await;
     assert!(status == 401 && body.contains("the token of [http]"), "people do not publish: {body}");
+}
+
+/// Causes quote what endpoints answered; who paused a pipe is nobody's business but the people's.
+#[tokio::test]
+async fn d8_strangers_are_told_states_and_reasons_and_no_more() {
+    let here = shared(|_| ());
+    let mut there = Arc::into_inner(shared(|_| ())).unwrap();
+    there.options.listen = "0.0.0.0:0".parse().unwrap();
+    let there = Arc::new(there);
+    let pause = Pause {
+        pipe: "relay".to_owned(),
+        by: "anna-canary".to_owned(),
+        at: Timestamp::now(),
+        note: Some("note-canary".to_owned()),
+    };
+    for shared in [&here, &there] {
+        let relay = shared.options.health.pipe("relay").unwrap();
+        relay.source_failed("source-canary");
+        relay.set_pause(Some(pause.clone()));
+        relay.sink_looked_at(Err("sink-canary".to_owned()));
+        relay.ended(Some("end-canary".to_owned()));
+    }
+    let known = ["anna-canary", "note-canary", "source-canary", "sink-canary", "end-canary"];
+    for (shared, lines) in [(&here, &[][..]), (&there, &[VIEWER])] {
+        let (status, _, body) = ask(shared, "GET /health", lines).await;
+        assert!(status == 503 && known.iter().all(|words| body.contains(words)), "{body}");
+        assert!(ask(shared, "GET /readyz", lines).await.2.contains("end-canary"));
+    }
+    for lines in [&[][..], &["Authorization: Bearer wrong-token-0123456789"]] {
+        for path in ["/health", "/readyz"] {
+            let (status, _, body) = ask(&there, &format!("GET {path}"), lines).await;
+            assert!(status == 503 && !body.contains("canary"), "{path}: {body}");
+            assert!(body.contains("\"reason\":\"stopped\"") && body.contains("\"detail\":null"), "{body}");
+        }
+    }
 }
