@@ -36,7 +36,7 @@ use super::{HttpOptions, Shared};
 use crate::options::AccessOptions;
 pub(super) use headers::headers;
 use login::Desk;
-pub(super) use login::LOGINS;
+pub(super) use login::{LOGINS, local};
 use session::Sessions;
 use token::{Tokens, bearer};
 
