@@ -21,6 +21,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::answer::Refusal;
+use super::messages::BODY_LIMIT;
 
 /// What a connection may hold in memory of what it sends and gets; a head that is larger is refused.
 const BUFFER: usize = 64 * 1024;
@@ -56,6 +57,8 @@ impl Service<hyper::Request<Incoming>> for FromPeer {
 pub(super) struct Limits {
     /// Until the head of a request is there, from the beginning of the connection or from the answer before.
     pub(super) head: Duration,
+    /// From the head to the end of the body.
+    pub(super) body: Duration,
     /// From the head to the answer. Longer than a body and a publisher may take, so that only a fault meets it.
     pub(super) request: Duration,
     /// How old a connection may become. It bounds a client that does not read its answer.
@@ -69,6 +72,7 @@ pub(super) struct Limits {
 impl Limits {
     pub(super) const USUAL: Self = Self {
         head: Duration::from_secs(15),
+        body: BODY_LIMIT,
         request: Duration::from_secs(120),
         age: Duration::from_secs(15 * 60),
         finish: Duration::from_secs(10),

@@ -92,6 +92,37 @@ async fn a_request_without_end_is_told_so() {
     assert!(answer.contains("the request took longer than 300ms"), "{answer}");
 }
 
+/// Also a form that anybody may send.
+#[tokio::test]
+async fn who_sends_a_body_by_the_byte_is_told_so() {
+    let server = server_within(Limits { body: SHORT, ..Limits::USUAL }, &["products"]).await;
+    let (here, form) = (server.addr, "\r\nContent-Type: application/x-www-form-urlencoded");
+    for head in [
+        format!("POST /login HTTP/1.1\r\nHost: {here}\r\nOrigin: http://{here}{form}"),
+        format!("POST /v1/messages HTTP/1.1\r\nHost: {here}\r\nAuthorization: Bearer {TOKEN}{JSON}"),
+    ] {
+        let mut slow = TcpStream::connect(here).await.unwrap();
+        slow.write_all(format!("{head}\r\nContent-Length: 99999\r\n\r\n").as_bytes()).await.unwrap();
+        let (mut answers, mut sends) = slow.split();
+        let mut pace = tokio::time::interval(SHORT / 10);
+        let drip = async {
+            while sends.write_all(b"n").await.is_ok() {
+                pace.tick().await;
+            }
+            std::future::pending::<()>().await;
+        };
+        let mut answer = [0; 1_000];
+        let answered = tokio::select! {
+            read = answers.read(&mut answer) => read.unwrap(),
+            () = drip => unreachable!("it has no end"),
+            () = tokio::time::sleep(PATIENCE) => panic!("nobody answers {head}"),
+        };
+        let answer = String::from_utf8_lossy(&answer[..answered]);
+        assert!(answer.starts_with("HTTP/1.1 408"), "{answer}");
+        assert!(answer.contains("the body took longer than 300ms"), "{answer}");
+    }
+}
+
 /// Whatever else a client does, or does not read.
 #[tokio::test]
 async fn a_connection_does_not_live_for_ever() {

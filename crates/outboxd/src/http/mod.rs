@@ -23,6 +23,7 @@ mod messages;
 mod pages;
 mod person;
 mod request;
+mod slow;
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -121,6 +122,7 @@ async fn serve_within(
     ));
     let office = options.office.clone();
     let router = router(Arc::new(Shared { options, publishers, guard, board, office }))
+        .layer(from_fn_with_state(limits.body, slow::body_in_time))
         .layer(from_fn_with_state(limits.request, listen::in_time))
         .layer(from_fn(answer::as_page))
         .layer(from_fn(guard::headers));

@@ -10,8 +10,7 @@ use crate::options::AccessOptions;
 use crate::secret::Secret;
 
 /// Names that stand for somebody else in the audit.
-const TAKEN: [(&str, &str); 2] =
-    [("token", "who bears the token of [http]"), ("anonymous", "who has not signed in")];
+const TAKEN: [(&str, &str); 1] = [("anonymous", "who has not signed in")];
 
 impl Checker<'_> {
     pub(super) fn access(
@@ -38,6 +37,15 @@ impl Checker<'_> {
             );
             let help = "remove it and add [http.people.NAME], unless the proxy lets in only whom it should";
             self.mistakes.warn(config.anonymous_place, what, help);
+        }
+        // Whether something before us speaks TLS cannot be seen from here.
+        if !config.people.is_empty() && !listen.value.ip().is_loopback() {
+            let what = format!(
+                "http.listen = \"{}\": passwords and tokens cross the network in plain text",
+                listen.value
+            );
+            let help = "put a proxy that speaks TLS in front, or listen on 127.0.0.1";
+            self.mistakes.warn(listen.place, what, help);
         }
         let mut tokens: BTreeMap<String, String> = BTreeMap::new();
         tokens.extend(token.map(|token| (token.reveal().to_owned(), "[http]".to_owned())));

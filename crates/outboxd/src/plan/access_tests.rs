@@ -82,6 +82,17 @@ fn who_is_let_in_without_a_name_should_not_come_through_a_proxy() {
 }
 
 #[test]
+fn where_people_sign_in_over_a_network_somebody_should_speak_tls() {
+    for who in [format!("password_hash = \"{HASH}\"\n"), "token = \"0123456789abcdef\"\n".to_owned()] {
+        let told = warnings(&anywhere(&format!("{ANNA}{who}")));
+        assert_eq!(told.len(), 1, "{told:#?}");
+        let words = "http.listen = \"0.0.0.0:8480\": passwords and tokens cross the network in plain text";
+        assert!(told[0].contains(words) && told[0].contains("TLS"), "{told:#?}");
+        assert!(warnings(&here(&format!("{ANNA}{who}"))).is_empty(), "this machine alone");
+    }
+}
+
+#[test]
 fn what_is_wrong_with_people_is_told_without_their_secrets() {
     let person = |lines: &str| here(&format!("{ANNA}{lines}"));
     assert_each(&[

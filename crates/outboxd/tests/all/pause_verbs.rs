@@ -64,7 +64,8 @@ async fn a_database_that_was_not_migrated_says_so_and_its_pipes_run() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_api_pauses_at_once_and_shows_every_instance() {
-    let config = format!("{RELAY}[http]\nlisten = \"127.0.0.1:0\"\ntoken = \"let-me-in-please\"\n");
+    let person = "[http.people.ci]\nrole = \"operator\"\ntoken = \"let-me-in-please\"\n";
+    let config = format!("{RELAY}[http]\nlisten = \"127.0.0.1:0\"\n{person}");
     let program = Program::migrated(&config);
     program.make_folder("out");
     let token = "let-me-in-please";
@@ -80,7 +81,7 @@ async fn the_api_pauses_at_once_and_shows_every_instance() {
     };
     let (status, answer) = post(address, "/v1/pipes/relay/pause", token, &json!({ "note": "a look" })).await;
     assert_eq!((status, &answer["changed"]), (200, &json!(true)), "{answer}");
-    assert_eq!(answer["pause"]["by"], "token", "{answer}");
+    assert_eq!(answer["pause"]["by"], "ci", "{answer}");
     until_state(&program, "relay", 2, "paused");
     let shown = pipes().await;
     let relay = &shown["pipes"][0];

@@ -92,8 +92,8 @@ pub(super) fn address(method: &Method, uri: &Uri) -> String {
     format!("/login?next={}", utf8_percent_encode(wanted, NON_ALPHANUMERIC))
 }
 
-/// The path that somebody is led to: never to another server, whatever a link says.
-fn local(next: &str) -> &str {
+/// The path that somebody is led to: never to another server, whatever a link or a form says.
+pub(in crate::http) fn local(next: &str) -> &str {
     const HERE: &str = "http://here.invalid";
     let is_path = next.starts_with('/') && !next.starts_with("//") && next.len() <= NEXT_MOST;
     // A browser takes a backslash for a slash, and leaves out what is not printed.

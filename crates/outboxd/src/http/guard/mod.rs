@@ -2,13 +2,14 @@
 //!
 //! | what | who may |
 //! | --- | --- |
-//! | `POST /v1/messages` | who bears a token of `[http]`: programs publish, not people |
-//! | the rest of `/v1`, and the pages | a [`Person`], by a token, a session or, where only this machine can come, by nothing |
+//! | `POST /v1/messages` | who bears the token of `[http]`: programs publish, not people |
+//! | the rest of `/v1`, and the pages | a [`Person`], by a token of their own, a session or, where only this machine can come, by nothing |
 //! | `/login`, `/logout`, `/assets/…` | anybody who comes by a name of this server |
 //! | `/metrics`, `/livez`, `/readyz`, `/health` | anybody, but where only this machine can come only by address |
 //!
 //! A request that changes something and bears no token must come from a page of this server: a browser adds cookies, and
-//! comes from this machine, also for a page of somebody else.
+//! comes from this machine, also for a page of somebody else. Such a page may also not load anything from here; a link in it
+//! may lead here.
 
 mod headers;
 mod login;
@@ -17,6 +18,7 @@ mod pace;
 mod session;
 mod token;
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::SystemTime;
 
@@ -28,12 +30,12 @@ use axum::response::{IntoResponse, Redirect, Response};
 use axum::routing::get;
 
 use super::answer::Refusal;
-use super::person::{ANONYMOUS, Person, Role};
+use super::person::{ANONYMOUS, Person};
 use super::{HttpOptions, Shared};
 use crate::options::AccessOptions;
 pub(super) use headers::headers;
 use login::Desk;
-pub(super) use login::LOGINS;
+pub(super) use login::{LOGINS, local};
 use session::Sessions;
 use token::{Tokens, bearer};
 
@@ -43,10 +45,10 @@ const FORM: usize = 16 * 1024;
 /// What is known of those who may ask.
 pub(super) struct Guard {
     access: AccessOptions,
-    /// Of those who publish.
-    publishers: Tokens,
+    /// Of programs, which publish and do nothing else.
+    publishers: Tokens<()>,
     /// Of those who may look and repair.
-    people: Tokens,
+    people: Tokens<Person>,
     sessions: Sessions,
     desk: Desk,
 }
@@ -54,14 +56,12 @@ pub(super) struct Guard {
 impl Guard {
     pub(super) fn new(options: &HttpOptions) -> anyhow::Result<Self> {
         let access = options.access.clone();
-        let publisher = Person { name: "token".to_owned(), role: Role::Operator };
-        let publishers =
-            Tokens(options.tokens.iter().map(|token| (token.clone(), publisher.clone())).collect());
-        let mut people = publishers.clone();
-        people.0.extend(access.people.iter().filter_map(|(name, person)| {
+        let publishers = Tokens(options.tokens.iter().map(|token| (token.clone(), ())).collect());
+        let people = access.people.iter().filter_map(|(name, person)| {
             let token = person.token.clone()?;
             Some((token, Person { name: name.clone(), role: person.role }))
-        }));
+        });
+        let people = Tokens(people.collect());
         let sessions = Sessions::new(&access)?;
         let desk = Desk::default();
         Ok(Self { access, publishers, people, sessions, desk })
@@ -71,16 +71,26 @@ impl Guard {
     fn admit(&self, method: &Method, headers: &HeaderMap) -> Result<Person, Refusal> {
         self.named(headers)?;
         if let Some(given) = bearer(headers) {
-            return self.people.find(given).ok_or_else(|| unknown("the token is not known", true));
+            return self.people.find(given).ok_or_else(|| self.no_person(given));
         }
         let session = self.sessions.person(headers, SystemTime::now());
         let anonymous = || {
             let role = self.access.anonymous?;
             Some(Person { name: ANONYMOUS.to_owned(), role })
         };
-        let person = session.or_else(anonymous).ok_or_else(|| unknown("nobody has signed in", false))?;
+        let person =
+            session.or_else(anonymous).ok_or_else(|| unknown("nobody has signed in", false, PEOPLE))?;
         own_site(method, headers)?;
         Ok(person)
+    }
+
+    /// Why who bears this is nobody who may look.
+    fn no_person(&self, given: &[u8]) -> Refusal {
+        if self.publishers.find(given).is_none() {
+            return unknown("the token is not known", true, PEOPLE);
+        }
+        let help = "give the script a token of its own, under [http.people.NAME] with a role";
+        Refusal::new(StatusCode::FORBIDDEN, "this token publishes, and may nothing else", help)
     }
 
     /// A page of somebody else in a browser may have led its own name here.
@@ -90,6 +100,12 @@ impl Guard {
         }
         let help = "ask by address or as localhost, or add the name to 'hosts' of [http]";
         Err(Refusal::new(StatusCode::FORBIDDEN, "this server is not known by that name", help))
+    }
+
+    /// Whether who asks how the pipes are is told in whose words and by whom: where strangers come, only who is known. Causes
+    /// quote what endpoints and servers answered.
+    pub(super) fn may_read_causes(&self, listen: SocketAddr, headers: &HeaderMap) -> bool {
+        listen.ip().is_loopback() || self.admit(&Method::GET, headers).is_ok()
     }
 
     /// What is said where there are neither pages nor the API.
@@ -102,23 +118,25 @@ impl Guard {
     }
 }
 
-/// A change must come from a page of this server.
+/// A change must come from a page of this server, and so must a look, unless somebody follows a link.
 fn own_site(method: &Method, headers: &HeaderMap) -> Result<(), Refusal> {
-    if method.is_safe() {
-        return Ok(());
-    }
-    origin::own_site(headers).map_err(|why| {
+    let checked = if method.is_safe() { origin::may_look(headers) } else { origin::own_site(headers) };
+    checked.map_err(|why| {
         let help = "use the pages of this server, or send a token: 'Authorization: Bearer …'";
         Refusal::new(StatusCode::FORBIDDEN, why, help)
     })
 }
 
-fn unknown(error: &str, given: bool) -> Refusal {
+/// How people are known, and how programs that publish are.
+const PEOPLE: &str =
+    "sign in at /login, or send the header 'Authorization: Bearer …' with a token of [http.people.NAME]";
+const PROGRAMS: &str = "send the header 'Authorization: Bearer …' with the token of [http]";
+
+fn unknown(error: &str, given: bool, help: &str) -> Refusal {
     let challenge = match given {
         false => "Bearer realm=\"outboxd\"",
         true => "Bearer realm=\"outboxd\", error=\"invalid_token\"",
     };
-    let help = "sign in at /login, or send the header 'Authorization: Bearer …' with a token of [http]";
     let refusal = Refusal::new(StatusCode::UNAUTHORIZED, error, help);
     refusal.with(header::WWW_AUTHENTICATE, HeaderValue::from_static(challenge))
 }
@@ -126,12 +144,13 @@ fn unknown(error: &str, given: bool) -> Refusal {
 /// Below `/v1`: programs publish with their token, everything else is for people.
 pub(super) async fn api(State(shared): State<Arc<Shared>>, mut request: Request, next: Next) -> Response {
     let guard = &shared.guard;
-    let admitted = if request.method() == Method::POST && request.uri().path() == "/messages" {
-        publisher(guard, request.headers())
-    } else {
-        guard.there().and_then(|()| guard.admit(request.method(), request.headers()))
-    };
-    match admitted {
+    if request.method() == Method::POST && request.uri().path() == "/messages" {
+        return match publisher(guard, request.headers()) {
+            Ok(()) => next.run(request).await,
+            Err(refusal) => refusal.into_response(),
+        };
+    }
+    match guard.there().and_then(|()| guard.admit(request.method(), request.headers())) {
         Ok(person) => {
             request.extensions_mut().insert(person);
             next.run(request).await
@@ -140,10 +159,12 @@ pub(super) async fn api(State(shared): State<Arc<Shared>>, mut request: Request,
     }
 }
 
-fn publisher(guard: &Guard, headers: &HeaderMap) -> Result<Person, Refusal> {
+fn publisher(guard: &Guard, headers: &HeaderMap) -> Result<(), Refusal> {
     let given = bearer(headers);
     let error = if given.is_some() { "the token is not known" } else { "a token is needed" };
-    given.and_then(|given| guard.publishers.find(given)).ok_or_else(|| unknown(error, given.is_some()))
+    given
+        .and_then(|given| guard.publishers.find(given))
+        .ok_or_else(|| unknown(error, given.is_some(), PROGRAMS))
 }
 
 /// Pages: who is not known is led to where they can sign in.

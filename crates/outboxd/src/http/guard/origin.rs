@@ -2,8 +2,13 @@
 
 use std::net::IpAddr;
 
-use axum::http::{HeaderMap, header};
+use axum::http::{HeaderMap, HeaderValue, header};
 use url::Url;
+
+/// In which a browser says whose page asks.
+const SITE: &str = "sec-fetch-site";
+
+const FOREIGN: &str = "the request comes from a page of another site";
 
 /// The host that was asked, if there is just one.
 pub(super) fn host(headers: &HeaderMap) -> Option<&str> {
@@ -37,11 +42,8 @@ fn name(host: &str) -> Option<&str> {
 /// A browser says so by itself: in `Sec-Fetch-Site` over TLS and on this machine, in `Origin` always. What is no browser
 /// says neither, and can send a token.
 pub(super) fn own_site(headers: &HeaderMap) -> Result<(), &'static str> {
-    if let Some(site) = headers.get("sec-fetch-site") {
-        return match site.as_bytes() {
-            b"same-origin" | b"none" => Ok(()),
-            _ => Err("the request comes from a page of another site"),
-        };
+    if let Some(site) = headers.get(SITE) {
+        return if is_own(site) { Ok(()) } else { Err(FOREIGN) };
     }
     let Some(origin) = headers.get(header::ORIGIN) else {
         return Err("the request does not say from which page it comes");
@@ -51,6 +53,25 @@ pub(super) fn own_site(headers: &HeaderMap) -> Result<(), &'static str> {
         true => Ok(()),
         false => Err("the request comes from a page of another origin"),
     }
+}
+
+/// Whether a request that changes nothing may be answered; or why not, in words.
+///
+/// A page of another site may lead somebody here, and see nothing of it. It may not load anything from here: it would make
+/// us work in somebody's name, and learn from how that goes.
+pub(super) fn may_look(headers: &HeaderMap) -> Result<(), &'static str> {
+    let is =
+        |name: &str, value: &str| headers.get(name).is_some_and(|given| given.as_bytes() == value.as_bytes());
+    let follows_link = is("sec-fetch-mode", "navigate") && is("sec-fetch-dest", "document");
+    match headers.get(SITE) {
+        Some(site) if !is_own(site) && !follows_link => Err(FOREIGN),
+        _ => Ok(()),
+    }
+}
+
+/// A page of this server, or somebody who has typed the address.
+fn is_own(site: &HeaderValue) -> bool {
+    [&b"same-origin"[..], b"none"].contains(&site.as_bytes())
 }
 
 /// Whether `origin` is that of the host, whose scheme only the origin knows: a proxy may speak TLS for us.
@@ -142,6 +163,34 @@ mod tests {
             own_site(&headers(&[("origin", "http://a.example")])).is_err(),
             "nobody knows which host was asked"
         );
+    }
+
+    #[test]
+    fn a_page_of_another_site_leads_here_and_loads_nothing_from_here() {
+        let site = |site| ("sec-fetch-site", site);
+        let (navigate, document) = (("sec-fetch-mode", "navigate"), ("sec-fetch-dest", "document"));
+        for fine in [
+            &[][..],
+            &[site("same-origin")],
+            &[site("none")],
+            &[site("same-origin"), ("sec-fetch-mode", "cors"), ("sec-fetch-dest", "empty")],
+            &[site("cross-site"), navigate, document],
+            &[site("same-site"), navigate, document],
+        ] {
+            assert_eq!(may_look(&headers(fine)), Ok(()), "{fine:?}");
+        }
+        for foreign in [
+            &[site("cross-site")][..],
+            &[site("same-site")],
+            &[site("")],
+            &[site("cross-site"), ("sec-fetch-mode", "no-cors"), ("sec-fetch-dest", "image")],
+            &[site("cross-site"), ("sec-fetch-mode", "cors"), ("sec-fetch-dest", "empty")],
+            &[site("cross-site"), navigate, ("sec-fetch-dest", "iframe")],
+            &[site("cross-site"), navigate],
+            &[site("cross-site"), document],
+        ] {
+            assert_eq!(may_look(&headers(foreign)), Err(FOREIGN), "{foreign:?}");
+        }
     }
 
     #[test]

@@ -132,7 +132,8 @@ impl Sessions {
         let age = self.lasts.as_secs();
         let mut cookie = Cookie::parse(format!("{COOKIE}={}; Max-Age={age}; Path=/", ticket.write())).ok()?;
         cookie.set_http_only(true);
-        cookie.set_same_site(SameSite::Strict);
+        // Not strict: who follows a link in a mail is signed in. What a page of another site asks for is refused.
+        cookie.set_same_site(SameSite::Lax);
         cookie.set_secure(tls);
         Some(self.jar(headers).add(cookie))
     }
@@ -254,7 +255,7 @@ mod tests {
     #[test]
     fn a_cookie_is_for_this_server_alone_and_no_script_reads_it() {
         let plain = set(&sessions(KEY, "one", Role::Viewer), false);
-        for part in ["; HttpOnly", "; SameSite=Strict", "; Path=/", "; Max-Age=60"] {
+        for part in ["; HttpOnly", "; SameSite=Lax", "; Path=/", "; Max-Age=60"] {
             assert!(plain.contains(part), "{part} in {plain}");
         }
         assert!(!plain.contains("Secure") && !plain.contains("Domain"), "{plain}");

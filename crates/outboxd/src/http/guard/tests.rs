@@ -5,13 +5,16 @@ use axum::middleware::from_fn;
 use axum::routing::{get, post};
 use hyper::service::Service as _;
 use hyper_util::service::TowerToHyperService;
+use outbox::Timestamp;
+use outbox::pauses::Pause;
 use tokio_util::sync::CancellationToken;
 
 use super::*;
 use crate::http::answer::as_page;
+use crate::http::health;
 use crate::http::pages::Board;
-use crate::http::person::Operator;
-use crate::http::tests::options;
+use crate::http::person::{Operator, Role};
+use crate::http::tests::{TOKEN, options};
 use crate::options::PersonOptions;
 use crate::secret::Secret;
 
@@ -38,11 +41,13 @@ fn router(shared: &Arc<Shared>) -> Router {
             .route("/look", get(async |person: Person| person.name))
             .route("/act", post(async |Operator(person): Operator| person.name))
     };
-    let api = routes().layer(from_fn_with_state(Arc::clone(shared), api));
+    let api = routes().route("/messages", get(async || "listed").post(async || "published"));
+    let api = api.layer(from_fn_with_state(Arc::clone(shared), api));
     let pages = routes()
         .route("/assets/style.css", get(async || "body {}"))
         .layer(from_fn_with_state(Arc::clone(shared), page));
-    let all = Router::new().nest("/v1", api).merge(pages).with_state(Arc::clone(shared));
+    let open = Router::new().route("/readyz", get(health::readyz)).route("/health", get(health::health));
+    let all = Router::new().nest("/v1", api).merge(pages).merge(open).with_state(Arc::clone(shared));
     all.layer(from_fn(as_page))
 }
 
@@ -116,10 +121,76 @@ async fn somebody_without_a_name_may_what_is_configured() {
 }
 
 #[tokio::test]
+async fn a_page_of_another_site_may_lead_here_and_no_more() {
+    let shared = shared(|access| access.anonymous = Some(Role::Viewer));
+    let cross = "Sec-Fetch-Site: cross-site";
+    let link = [cross, "Sec-Fetch-Mode: navigate", "Sec-Fetch-Dest: document"];
+    let image = [cross, "Sec-Fetch-Mode: no-cors", "Sec-Fetch-Dest: image"];
+    for path in ["/look", "/v1/look"] {
+        let request = format!("GET {path}");
+        assert_eq!(ask(&shared, &request, &link).await.2, "anonymous");
+        let (status, _, body) = ask(&shared, &request, &image).await;
+        assert!(status == 403 && body.contains("a page of another site"), "{body}");
+        assert_eq!(ask(&shared, &request, &[cross, VIEWER]).await.2, "viewer", "no browser adds a token");
+    }
+    assert_eq!(ask(&shared, "POST /act", &link).await.0, 403, "a form of another site is no link");
+}
+
+#[tokio::test]
 async fn what_is_switched_off_is_not_there() {
     let off = shared(|access| access.dashboard = false);
     for request in ["GET /look", "GET /v1/look", "GET /assets/style.css"] {
         let (status, _, body) = ask(&off, request, &[OPERATOR]).await;
         assert!(status == 404 && body.contains("set dashboard = true"), "{request}: {body}");
+    }
+}
+
+/// An application that publishes has its token from `[http]`; it must not open what operators do.
+#[tokio::test]
+async fn the_token_of_publishers_publishes_and_opens_nothing_else() {
+    let publisher = format!("Authorization: Bearer {TOKEN}");
+    let shared = shared(|access| access.anonymous = Some(Role::Operator));
+    assert_eq!(ask(&shared, "POST /v1/messages", &[&publisher]).await.2, "published");
+    for request in ["GET /v1/messages", "GET /v1/look", "POST /v1/act", "GET /look", "POST /act"] {
+        let (status, _, body) = ask(&shared, request, &[&publisher]).await;
+        let told = body.contains("this token publishes, and may nothing else");
+        assert!(status == 403 && told && body.contains("[http.people.NAME]"), "{request}: {status} {body}");
+    }
+    let (status, _, body) = ask(&shared, "POST /v1/messages", &[OPERATOR]).await;
+    assert!(status == 401 && body.contains("the token of [http]"), "people do not publish: {body}");
+}
+
+/// Causes quote what endpoints answered; who paused a pipe is nobody's business but the people's.
+#[tokio::test]
+async fn d8_strangers_are_told_states_and_reasons_and_no_more() {
+    let here = shared(|_| ());
+    let mut there = Arc::into_inner(shared(|_| ())).unwrap();
+    there.options.listen = "0.0.0.0:0".parse().unwrap();
+    let there = Arc::new(there);
+    let pause = Pause {
+        pipe: "relay".to_owned(),
+        by: "anna-canary".to_owned(),
+        at: Timestamp::now(),
+        note: Some("note-canary".to_owned()),
+    };
+    for shared in [&here, &there] {
+        let relay = shared.options.health.pipe("relay").unwrap();
+        relay.source_failed("source-canary");
+        relay.set_pause(Some(pause.clone()));
+        relay.sink_looked_at(Err("sink-canary".to_owned()));
+        relay.ended(Some("end-canary".to_owned()));
+    }
+    let known = ["anna-canary", "note-canary", "source-canary", "sink-canary", "end-canary"];
+    for (shared, lines) in [(&here, &[][..]), (&there, &[VIEWER])] {
+        let (status, _, body) = ask(shared, "GET /health", lines).await;
+        assert!(status == 503 && known.iter().all(|words| body.contains(words)), "{body}");
+        assert!(ask(shared, "GET /readyz", lines).await.2.contains("end-canary"));
+    }
+    for lines in [&[][..], &["Authorization: Bearer wrong-token-0123456789"]] {
+        for path in ["/health", "/readyz"] {
+            let (status, _, body) = ask(&there, &format!("GET {path}"), lines).await;
+            assert!(status == 503 && !body.contains("canary"), "{path}: {body}");
+            assert!(body.contains("\"reason\":\"stopped\"") && body.contains("\"detail\":null"), "{body}");
+        }
     }
 }

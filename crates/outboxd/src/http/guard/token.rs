@@ -2,19 +2,17 @@
 
 use axum::http::{HeaderMap, header};
 
-use crate::http::person::Person;
 use crate::secret::Secret;
 
-/// Tokens, each with the person who bears it.
-#[derive(Clone)]
-pub(super) struct Tokens(pub(super) Vec<(Secret, Person)>);
+/// Tokens, each with who bears it.
+pub(super) struct Tokens<W>(pub(super) Vec<(Secret, W)>);
 
-impl Tokens {
+impl<W: Clone> Tokens<W> {
     /// Who bears this. All are compared, to the end: how long it takes tells nothing of how much was right.
-    pub(super) fn find(&self, given: &[u8]) -> Option<Person> {
-        let found = self.0.iter().fold(None, |found, (token, person)| {
+    pub(super) fn find(&self, given: &[u8]) -> Option<W> {
+        let found = self.0.iter().fold(None, |found, (token, who)| {
             let is_this = is_same(given, token.reveal().as_bytes());
-            found.or(is_this.then_some(person))
+            found.or(is_this.then_some(who))
         });
         found.cloned()
     }
@@ -36,7 +34,7 @@ pub(super) fn is_same(given: &[u8], token: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::http::person::Role;
+    use crate::http::person::{Person, Role};
 
     #[test]
     fn only_a_whole_token_is_known() {

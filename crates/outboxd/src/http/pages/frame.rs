@@ -12,6 +12,7 @@ use percent_encoding::{NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode
 use super::truth::{Truth, truth};
 use crate::http::Shared;
 use crate::http::answer::Refusal;
+pub(super) use crate::http::guard::local as back;
 use crate::http::person::{ANONYMOUS, Person, Role};
 
 /// The cookie with what was just done, for the next page.
@@ -180,12 +181,6 @@ fn set_cookie(response: &mut Response, cookie: &str) {
     }
 }
 
-/// A path of ours to go back to, and no other host's.
-pub fn back(to: &str) -> &str {
-    let is_ours = to.starts_with('/') && !to.starts_with("//") && !to.contains(['\\', '\r', '\n']);
-    if is_ours { to } else { "/" }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -193,7 +188,15 @@ mod tests {
     #[test]
     fn one_goes_back_only_to_a_page_of_ours() {
         assert_eq!(back("/messages?filter=a"), "/messages?filter=a");
-        for other in ["https://example.com", "//example.com", "/\\example.com", "", "messages", "/a\r\nb"] {
+        for other in [
+            "https://example.com",
+            "//example.com",
+            "/\\example.com",
+            "",
+            "messages",
+            "/a\r\nb",
+            "/\t/example.com",
+        ] {
             assert_eq!(back(other), "/", "{other:?}");
         }
     }

@@ -83,7 +83,7 @@ async fn what_is_done_is_what_the_command_line_does() {
     let written = api.get("/v1/audit").await;
     let deeds: Vec<_> = written["entries"].as_array().unwrap().iter().map(|entry| &entry["action"]).collect();
     assert_eq!(deeds, ["retry", "retry", "skip", "skip", "skip"], "{written:#}");
-    assert!(written["entries"].as_array().unwrap().iter().all(|entry| entry["by"] == "token"), "{written:#}");
+    assert!(written["entries"].as_array().unwrap().iter().all(|entry| entry["by"] == "ci"), "{written:#}");
 
     let body = json!({ "type": "order.sent", "key": "c", "headers": { "h": "v" }, "payload": { "a": 1 } });
     let sent = api.post("/v1/outboxes/orders/messages", &body).await;

@@ -75,7 +75,7 @@ async fn e7_letters_go_back_and_away_and_the_book_says_who_did_it() {
     assert_eq!((&gone["changed"], &gone["missing"]), (&json!(1), &json!(["nothing"])), "{gone:#}");
     assert_eq!(shop.count("work_error").await, 0);
     for (action, count) in [("dlq.retry", 3), ("dlq.discard", 1)] {
-        let written = api.get(&format!("/v1/audit?action={action}&by=token")).await;
+        let written = api.get(&format!("/v1/audit?action={action}&by=ci")).await;
         assert_eq!(written["entries"][0]["detail"]["done"]["changed"], count, "{written:#}");
     }
     for wrong in [json!({ "kind": "x" }), json!({ "older_than": 7 }), json!({ "rate": "fast" })] {

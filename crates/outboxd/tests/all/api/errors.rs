@@ -76,8 +76,8 @@ async fn e3_an_error_is_edited_and_sent_back_and_then_processed() {
     let of =
         |one: &Value| (one["by"].as_str().unwrap().to_owned(), one["action"].as_str().unwrap().to_owned());
     let of: Vec<_> = written["entries"].as_array().unwrap().iter().map(of).collect();
-    let by_token = |action: &str| ("token".to_owned(), action.to_owned());
-    assert_eq!(of, [by_token("errors.retry"), by_token("errors.edit")], "the newest first");
+    let by_ci = |action: &str| ("ci".to_owned(), action.to_owned());
+    assert_eq!(of, [by_ci("errors.retry"), by_ci("errors.edit")], "the newest first");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -91,7 +91,7 @@ async fn e7_all_errors_that_match_are_resolved_or_sent_back() {
     assert_eq!(api.post("/v1/errors/resolve", &note).await["changed"], 1);
     let closed = api.get("/v1/errors?state=resolved&type=order.paid").await;
     let closed = &closed["errors"][0];
-    assert_eq!((&closed["message_id"], &closed["resolved_by"]), (&json!(sent[2]), &json!("token")));
+    assert_eq!((&closed["message_id"], &closed["resolved_by"]), (&json!(sent[2]), &json!("ci")));
     assert_eq!(closed["note"], "cancelled");
     shop.endpoint.answer_type("order.created", 200);
     let done = api.post("/v1/errors/retry", &json!({ "rate": "100/s" })).await;

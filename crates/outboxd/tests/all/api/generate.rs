@@ -175,7 +175,7 @@ impl Generator<'_> {
             "state" => &["open", "any", "resolved"],
             "rate" => &["1000/s", "0/s"],
             "most" => &["1", "10000"],
-            "by" => &["token"],
+            "by" => &["ci"],
             "action" => &["retry", "skip", "replay", "purge"],
             "payload_base64" => &["AP8=", ""],
             "id" | "ids" | "from_id" => {

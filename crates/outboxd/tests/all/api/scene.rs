@@ -17,7 +17,8 @@ pub const TOKEN: &str = "0123456789abcdef0123456789";
 const ERRORS: &str = "[sinks.errors]\non = \"shop\"\nerror_log = true\n";
 
 /// A server for a configuration.
-pub const HTTP: &str = "[http]\nlisten = \"127.0.0.1:0\"\ntoken = \"0123456789abcdef0123456789\"\n";
+pub const HTTP: &str = "[http]\nlisten = \"127.0.0.1:0\"\n\
+    [http.people.ci]\nrole = \"operator\"\ntoken = \"0123456789abcdef0123456789\"\n";
 
 /// A program that runs, and its address.
 pub struct Api {
