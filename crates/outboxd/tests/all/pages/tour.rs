@@ -43,6 +43,8 @@ const NAMELESS: &str = r"Array.from(document.querySelectorAll('input:not([type=h
     .map((one) => one.outerHTML.slice(0, 120))";
 
 const MORE: &str = r#"
+[relay]
+name = "shop-1"
 [sources.failed]
 on = "rabbit"
 queue = "bills_error"
