@@ -3,12 +3,13 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
-use sqlx::Row;
 use sqlx::postgres::PgRow;
+use sqlx::{AssertSqlSafe, Row};
 use uuid::Uuid;
 
 use super::error::classify;
 use super::row::{self, At};
+use super::undone::{BY_INDEX, UNDONE};
 use super::{Outbox, find, settle};
 use crate::admin::{
     Admin, COUNTED_AT_MOST, CursorStatus, Entry, Filter, Page, Repair, ReplayFrom, Stand, Story,
@@ -19,36 +20,26 @@ use crate::message::MessageId;
 /// A person waits for the answer, and the database has other things to do.
 pub(super) const PATIENCE: &str = "set local statement_timeout = '15s'";
 
-/// Counts stop at $1, so the cost does not grow with the backlog. Pending rows lie above the floor, or belong to
-/// transactions that s1 saw in progress.
-const STATUS: &str = "
-    select c.name, c.lane, c.lanes, c.owner, c.lease_until, c.delivered, pending.count as pending,
-        extract(epoch from clock_timestamp() - least(pending.oldest, set_aside.oldest))::float8 as lag,
-        coalesce(set_aside.waiting, 0) as waiting, coalesce(set_aside.behind, 0) as behind,
-        coalesce(set_aside.dead, 0) as dead
-    from outbox.cursors c
-    cross join lateral (
-        select count(*) as count, min(occurred_at) as oldest from (
-            (select occurred_at from outbox.messages m
-             where seq > greatest(c.floor, c.base, c.pos) and not pg_visible_in_snapshot(xid, c.s1)
-               and (c.lanes = 1 or outbox.lane_of(key, seq, c.lanes) = c.lane)
-             order by seq limit $1)
-            union all
-            (select occurred_at from outbox.messages m
-             where seq <= greatest(c.floor, c.pos) and seq > c.base and not pg_visible_in_snapshot(xid, c.s1)
-               and not (c.s2 is not null and seq <= c.pos and pg_visible_in_snapshot(xid, c.s2))
-               and xid = any (array(select pg_snapshot_xip(c.s1) union select pg_snapshot_xip(c.s2)))
-               and (c.lanes = 1 or outbox.lane_of(key, seq, c.lanes) = c.lane)
-             limit $1)
-        ) as found) as pending
-    left join lateral (
-        select count(*) filter (where state = 'waiting') as waiting,
-            count(*) filter (where state = 'behind') as behind, count(*) filter (where state = 'dead') as dead,
-            (select m.occurred_at from outbox.parked o join outbox.messages m using (seq)
-             where o.cursor = c.name and o.lane = c.lane and o.state <> 'dead' order by o.seq limit 1) as oldest
-        from (select state from outbox.parked p where p.cursor = c.name and p.lane = c.lane limit $1) as p
-    ) as set_aside on true
-    order by c.name, c.lane";
+/// Counts stop at $1, so the cost does not grow with the backlog.
+fn status_sql() -> String {
+    format!(
+        "select c.name, c.lane, c.lanes, c.owner, c.lease_until, c.delivered, pending.count as pending,
+            extract(epoch from clock_timestamp() - least(pending.oldest, set_aside.oldest))::float8 as lag,
+            coalesce(set_aside.waiting, 0) as waiting, coalesce(set_aside.behind, 0) as behind,
+            coalesce(set_aside.dead, 0) as dead
+        from outbox.cursors c
+        cross join lateral (
+            select count(*) as count, min(occurred_at) as oldest from {UNDONE} as found) as pending
+        left join lateral (
+            select count(*) filter (where state = 'waiting') as waiting,
+                count(*) filter (where state = 'behind') as behind, count(*) filter (where state = 'dead') as dead,
+                (select m.occurred_at from outbox.parked o join outbox.messages m using (seq)
+                 where o.cursor = c.name and o.lane = c.lane and o.state <> 'dead' order by o.seq limit 1) as oldest
+            from (select state from outbox.parked p where p.cursor = c.name and p.lane = c.lane limit $1) as p
+        ) as set_aside on true
+        order by c.name, c.lane"
+    )
+}
 
 const SHOW: &str = "
     select id, type, key, payload, content_type, headers::text as headers, occurred_at, 0 as attempts
@@ -97,10 +88,12 @@ impl Admin for Outbox {
     async fn status(&self) -> Result<Vec<CursorStatus>> {
         let failed = |error| classify(error, "reading the status");
         let mut tx = self.pool.begin().await.map_err(failed)?;
-        sqlx::raw_sql(PATIENCE).execute(&mut *tx).await.map_err(failed)?;
+        for set in [PATIENCE, BY_INDEX] {
+            sqlx::raw_sql(set).execute(&mut *tx).await.map_err(failed)?;
+        }
         let most = i64::try_from(COUNTED_AT_MOST).unwrap_or(i64::MAX);
-        let rows =
-            sqlx::query(STATUS).bind(most).persistent(false).fetch_all(&mut *tx).await.map_err(failed)?;
+        let status_of_all = sqlx::query(AssertSqlSafe(status_sql())).bind(most).persistent(false);
+        let rows = status_of_all.fetch_all(&mut *tx).await.map_err(failed)?;
         tx.commit().await.map_err(failed)?;
         rows.iter().map(|row| status(row).map_err(failed)).collect()
     }

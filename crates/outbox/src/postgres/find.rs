@@ -7,6 +7,7 @@ use uuid::Uuid;
 use super::admin::{PATIENCE, count};
 use super::error::classify;
 use super::row::At;
+use super::undone::{AS_USUAL, BY_INDEX, UNDONE};
 use crate::admin::{Entry, Filter, Page, Stand};
 use crate::error::Result;
 use crate::sink::Cause;
@@ -37,18 +38,8 @@ const MATCHING: &str = "
       and ($7::text is null or m.headers ->> $7 = $8)
       and ($9::bigint is null or m.seq > $9) and ($10::bigint is null or m.seq <= $10)";
 
-/// Nothing up to here is pending: what a cursor has not read lies above all of its marks, or belongs to transactions that
-/// it saw in progress.
-const PENDING_ABOVE: &str = "
-    select min(least(greatest(c.floor, c.base, c.pos), unseen.first - 1))
-    from outbox.cursors c
-    cross join lateral (
-        select min(seq) as first from outbox.messages m
-        where seq <= greatest(c.floor, c.pos) and seq > c.base and not pg_visible_in_snapshot(xid, c.s1)
-          and not (c.s2 is not null and seq <= c.pos and pg_visible_in_snapshot(xid, c.s2))
-          and xid = any (array(select pg_snapshot_xip(c.s1) union select pg_snapshot_xip(c.s2)))
-    ) as unseen
-    where $1::text is null or c.name = $1";
+/// So many undone messages are looked at to find the first of them.
+const FIRST_OF: i64 = 10_000;
 
 /// The message at which a look ends, upwards and downwards.
 const LAST_UP: &str = "select seq from outbox.messages where seq > $1 order by seq offset $2 limit 1";
@@ -114,9 +105,7 @@ async fn narrow(
 ) -> Result<Option<u64>> {
     let failed = |error| classify(error, "listing messages");
     if filter.stand == Some(Stand::Pending) {
-        let above = sqlx::query_scalar(PENDING_ABOVE).bind(&filter.cursor).persistent(false);
-        let above: Option<i64> = above.fetch_one(&mut *tx).await.map_err(failed)?;
-        part.above = part.above.max(above);
+        part.above = part.above.max(pending_above(tx, filter).await.map_err(failed)?);
     }
     let Some(look) = look else { return Ok(None) };
     let (statement, from) = match filter.newest_first {
@@ -133,6 +122,26 @@ async fn narrow(
     }
     part.up_to = Some(last);
     Ok(Some(u64::try_from(last).unwrap_or(0)))
+}
+
+/// Nothing up to here is pending. Where there is much of it the first is not known, but then one need not look far either:
+/// then only what no cursor reads any more is left out.
+async fn pending_above(tx: &mut PgConnection, filter: &Filter) -> sqlx::Result<Option<i64>> {
+    sqlx::raw_sql(BY_INDEX).execute(&mut *tx).await?;
+    let text = format!(
+        "select count(*) as cursors, coalesce(bool_or(undone.count >= $1), false) as many,
+            min(coalesce(undone.first - 1, {end})) as first, min(c.base) as base
+         from outbox.cursors c
+         cross join lateral (select count(*) as count, min(seq) as first from {UNDONE} as found) as undone
+         where $2::text is null or c.name = $2",
+        end = i64::MAX
+    );
+    let row = sqlx::query(AssertSqlSafe(text)).bind(FIRST_OF).bind(&filter.cursor).persistent(false);
+    let row = row.fetch_one(&mut *tx).await?;
+    sqlx::raw_sql(AS_USUAL).execute(&mut *tx).await?;
+    let column = if row.try_get("many")? { "base" } else { "first" };
+    // Without a cursor everything is pending.
+    row.try_get(column)
 }
 
 async fn select(tx: &mut PgConnection, filter: &Filter, part: Part, most: i64) -> Result<Vec<Entry>> {

@@ -23,6 +23,7 @@ mod sheet;
 mod sql;
 mod store;
 mod table;
+mod undone;
 mod upkeep;
 mod wake;
 mod window;
