@@ -177,6 +177,7 @@ impl Generator<'_> {
             "most" => &["1", "10000"],
             "by" => &["token"],
             "action" => &["retry", "skip", "replay", "purge"],
+            "payload" => &["{\"n\":2}", "[]", "a"],
             "payload_base64" => &["AP8=", ""],
             "id" | "ids" | "from_id" => {
                 return self.ids.choose(&mut self.dice).cloned().unwrap_or_default();
