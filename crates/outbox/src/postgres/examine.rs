@@ -4,7 +4,7 @@
 use std::time::SystemTime;
 
 use sqlx::postgres::{PgConnectOptions, PgRow};
-use sqlx::{Connection, PgConnection, Postgres, Row, Transaction};
+use sqlx::{Connection, PgConnection, PgPool, Postgres, Row, Transaction};
 
 use super::error::classify;
 use super::{Outbox, connect, migrations, upkeep};
@@ -39,6 +39,16 @@ const LOG_GRANTS: &str = "
                  ('outbox.relays', 'insert'), ('outbox.relays', 'update'), ('outbox.relays', 'delete')) as t(name, wanted)
     where not has_table_privilege(t.name, t.wanted)
     order by t.name, t.wanted";
+
+/// Compares the clock of a server with the one here.
+pub async fn examine_clock(pool: &PgPool) -> Finding {
+    let before = SystemTime::now();
+    let asked = sqlx::query_scalar("select extract(epoch from clock_timestamp())::float8");
+    match asked.fetch_one(pool).await {
+        Ok(there) => clock(offset(there, before)),
+        Err(error) => Finding::error("clock", &classify(error, "asking for the time")),
+    }
+}
 
 /// A connection for looking, and what is to be told if there is none.
 pub(super) async fn connect(url: &str) -> Result<(PgConnectOptions, PgConnection), Finding> {
