@@ -35,6 +35,12 @@ async fn whatever_is_asked_is_answered_as_the_document_says() {
         .collect();
     let (mut promises, mut seen) = (BTreeMap::new(), BTreeMap::<String, [usize; 2]>::new());
     for number in 0..EACH * operations.len() {
+        // One more that fails, in every round: what is there may all be discarded in one.
+        if number % operations.len() == 0 {
+            let fresh = json!({ "type": "order.created", "payload": "{}" });
+            let sent = api.post("/v1/outboxes/orders/messages", &fresh).await;
+            made.ids.push(sent["id"].as_str().unwrap().to_owned());
+        }
         let (path, method, operation) = operations[number % operations.len()];
         let mut asked = made.request(path, method, operation);
         let is_right_method = !made.one_in(50);
