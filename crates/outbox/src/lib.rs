@@ -110,6 +110,8 @@ pub mod rabbitmq;
 mod ready;
 #[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite"))]
 pub mod schema;
+#[cfg(any(feature = "mysql", feature = "postgres"))]
+mod server;
 mod setup;
 #[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite"))]
 mod sheet;

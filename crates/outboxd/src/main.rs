@@ -79,7 +79,7 @@ async fn run_verb(cli: Cli, output: &mut Output) -> anyhow::Result<ExitCode> {
         Verb::Validate => cli::validate(file, output)?,
         Verb::Doctor(args) => {
             let Checked { plan, warnings } = check()?;
-            cli::doctor(&args, &Office::for_call(plan), &warnings, output).await?
+            cli::doctor(&args, &Office::for_call(plan).warned(warnings), output).await?
         }
         Verb::Config { verb: ConfigVerb::Show } => cli::show_config(&office()?, output)?,
         Verb::Password => cli::password(output)?,
@@ -93,10 +93,10 @@ async fn run_verb(cli: Cli, output: &mut Output) -> anyhow::Result<ExitCode> {
         Verb::Run(args) => {
             let Checked { plan, warnings } = cli::check(file)?;
             logging::start(plan.log, global);
-            for warning in warnings {
+            for warning in &warnings {
                 tracing::warn!("{warning}; {}", warning.help);
             }
-            run::run(&plan, &args).await?
+            run::run(&plan, warnings, &args).await?
         }
         Verb::Demo(mut args) => {
             // It tells by itself what happens, so only what it does not expect is logged.

@@ -115,7 +115,8 @@ impl Pauses {
     fn tell(&self, known: Known, health: &Health) {
         for pipe in health.pipes() {
             let pause = known.get(&pipe.name).cloned();
-            gauge!(PAUSED, "pipe" => pipe.name.clone()).set(f64::from(u8::from(pause.is_some())));
+            let figure = gauge!(PAUSED, "source" => pipe.from.clone(), "pipe" => pipe.name.clone());
+            figure.set(f64::from(u8::from(pause.is_some())));
             pipe.set_pause(pause);
         }
         self.0.known.send_if_modified(|before| {

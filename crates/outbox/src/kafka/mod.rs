@@ -11,6 +11,8 @@
 //! The dead letters: `dead_topic.rs` shows and repairs them, `survey.rs` is what lies there, `scan.rs` reads a topic
 //! through, `mark.rs` is what is written behind a letter that somebody has dealt with.
 //!
+//! `examine.rs` looks at topics for whoever wants to know whether all is well, `judge.rs` says what to think of them.
+//!
 //! `settings.rs` sets up the client, `error.rs` says what a code of it means.
 //!
 //! What a person writes down, [`Brokers`], [`TopicConfig`] and [`GroupConfig`], is there without the feature `kafka`, so
@@ -32,7 +34,11 @@ mod depths;
 mod envelope;
 #[cfg(feature = "kafka")]
 mod error;
+#[cfg(feature = "kafka")]
+mod examine;
 mod group_config;
+#[cfg(feature = "kafka")]
+mod judge;
 #[cfg(feature = "kafka")]
 mod mark;
 #[cfg(feature = "kafka")]

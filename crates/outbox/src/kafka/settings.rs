@@ -101,6 +101,11 @@ pub(super) fn mover(brokers: &Brokers, config: &GroupConfig) -> Result<ClientCon
     Ok(client)
 }
 
+/// Who asks for the settings of the topics of a sink.
+pub(super) fn asker(brokers: &Brokers, config: &TopicConfig) -> Result<ClientConfig> {
+    client(brokers, &config.client_name, config.timeout, config.ca_file.as_deref())
+}
+
 /// Who makes topics and looks for them.
 pub(super) fn admin(brokers: &Brokers, config: &GroupConfig) -> Result<ClientConfig> {
     client(brokers, &config.client_name, config.timeout, config.ca_file.as_deref())

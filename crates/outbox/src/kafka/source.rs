@@ -65,7 +65,7 @@ pub struct Group {
     pub(super) config: GroupConfig,
     pub(super) catalog: Arc<Catalog>,
     member: ClientConfig,
-    admin: ClientConfig,
+    pub(super) admin: ClientConfig,
     pub(super) publisher: Publisher,
     /// The cluster, for every error.
     pub(super) place: String,

@@ -195,9 +195,7 @@ impl<'g> Topics<'g> {
     }
 
     async fn settings_of(&self, topic: &str) -> Result<ConfigResource, RDKafkaErrorCode> {
-        let asked = self.admin.describe_configs(&[ResourceSpecifier::Topic(topic)], &self.options()).await;
-        let mut answers = asked.map_err(|error| code_of(&error))?;
-        answers.pop().unwrap_or(Err(RDKafkaErrorCode::UnknownTopicOrPartition))
+        settings_of(&self.admin, topic, &self.options()).await
     }
 
     /// A topic that was made is not known to every broker at once.
@@ -236,8 +234,19 @@ impl<'g> Topics<'g> {
     }
 }
 
+/// Asks for the settings of a topic, which not every user may.
+pub(super) async fn settings_of(
+    admin: &AdminClient<Ear>,
+    topic: &str,
+    options: &AdminOptions,
+) -> Result<ConfigResource, RDKafkaErrorCode> {
+    let asked = admin.describe_configs(&[ResourceSpecifier::Topic(topic)], options).await;
+    let mut answers = asked.map_err(|error| code_of(&error))?;
+    answers.pop().unwrap_or(Err(RDKafkaErrorCode::UnknownTopicOrPartition))
+}
+
 /// How long records are kept, by the settings of their topic; within, none is without end. None if they do not say.
-fn kept(policy: Option<&str>, retention_ms: Option<&str>) -> Option<Option<Duration>> {
+pub(super) fn kept(policy: Option<&str>, retention_ms: Option<&str>) -> Option<Option<Duration>> {
     // One that is only compacted keeps the last record of each key.
     if !policy?.split(',').any(|policy| policy.trim() == "delete") {
         return Some(None);

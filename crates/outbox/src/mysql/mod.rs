@@ -3,6 +3,7 @@
 //! There is no log here: an application keeps the table it has, and [`Table`] reads it by a
 //! [`Mapping`](crate::table::Mapping).
 
+mod clock;
 mod connect;
 mod error;
 mod inbox;
@@ -11,6 +12,7 @@ mod sheet;
 mod statements;
 mod table;
 
+pub use clock::examine_clock;
 pub use connect::connect;
 pub use inbox::Inbox;
 pub use migrate::{migrate, migrations, script};

@@ -1,17 +1,17 @@
 //! A look at a server and at the log in it; nothing is changed. What was read is judged by the functions at the
 //! end, which ask nobody.
 
-use std::net::IpAddr;
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 use sqlx::postgres::{PgConnectOptions, PgRow};
-use sqlx::{Connection, PgConnection, Postgres, Row, Transaction};
+use sqlx::{Connection, PgConnection, PgPool, Postgres, Row, Transaction};
 
 use super::error::classify;
 use super::{Outbox, connect, migrations, upkeep};
 use crate::admin::Admin;
 use crate::error::{Error, Result};
 use crate::finding::Finding;
+use crate::server::{backlog, clock, dead_letters, encryption, is_local, offset};
 
 const SERVER: &str = "
     select current_setting('server_version_num')::integer as number, current_setting('server_version') as version,
@@ -40,8 +40,15 @@ const LOG_GRANTS: &str = "
     where not has_table_privilege(t.name, t.wanted)
     order by t.name, t.wanted";
 
-/// Beyond this the clocks of two machines do not just drift.
-const OFFSET: f64 = 5.0;
+/// Compares the clock of a server with the one here.
+pub async fn examine_clock(pool: &PgPool) -> Finding {
+    let before = SystemTime::now();
+    let asked = sqlx::query_scalar("select extract(epoch from clock_timestamp())::float8");
+    match asked.fetch_one(pool).await {
+        Ok(there) => clock(offset(there, before)),
+        Err(error) => Finding::error("clock", &classify(error, "asking for the time")),
+    }
+}
 
 /// A connection for looking, and what is to be told if there is none.
 pub(super) async fn connect(url: &str) -> Result<(PgConnectOptions, PgConnection), Finding> {
@@ -70,7 +77,7 @@ pub(super) async fn server(
     let mut tx = look(conn).await.map_err(failed)?;
     let before = SystemTime::now();
     let row = sqlx::query(SERVER).persistent(false).fetch_one(&mut *tx).await.map_err(failed)?;
-    let here = before + before.elapsed().unwrap_or_default() / 2;
+    let offset = offset(row.get("clock"), before);
     let old = sqlx::query(TRANSACTIONS).persistent(false).fetch_all(&mut *tx).await.map_err(failed)?;
     tx.rollback().await.map_err(failed)?;
     let place = format!("{}:{}", options.get_host(), options.get_port());
@@ -78,14 +85,14 @@ pub(super) async fn server(
     let mut findings =
         vec![Finding::ok("connection", format!("'{login}' is in database '{database}' at {place}"))];
     let local = options.get_socket().is_some() || is_local(options.get_host());
-    findings.push(encryption(row.get("encrypted"), row.get("protocol"), local));
+    let fix = "add ?sslmode=verify-full to the URL of the connection";
+    findings.push(encryption(row.get("encrypted"), row.get("protocol"), local, fix));
     findings.push(version(row.get("number"), &row.get::<String, _>("version"), least));
     if row.get("is_standby") {
         let what = "the server is a standby, on which nothing can be marked";
         findings.push(Finding::failure("writable", what).fix("connect to the primary"));
     }
-    let here = here.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    findings.push(clock(row.get::<f64, _>("clock") - here.as_secs_f64()));
+    findings.push(clock(offset));
     let seen = |row: &PgRow| Running {
         pid: row.get("pid"),
         seconds: row.get("seconds"),
@@ -196,15 +203,6 @@ pub(super) struct Running {
     pub(super) application: String,
 }
 
-fn encryption(encrypted: bool, protocol: Option<String>, local: bool) -> Finding {
-    match (encrypted, local) {
-        (true, _) => Finding::ok("encryption", protocol.unwrap_or_else(|| "TLS".to_owned())),
-        (false, true) => Finding::ok("encryption", "none, and nothing leaves this machine"),
-        (false, false) => Finding::warning("encryption", "none, and the server is another machine")
-            .fix("add ?sslmode=verify-full to the URL of the connection"),
-    }
-}
-
 /// Versions before 14 get no more repairs.
 fn version(number: i32, shown: &str, least: i32) -> Finding {
     let shown = format!("PostgreSQL {shown}");
@@ -217,14 +215,6 @@ fn version(number: i32, shown: &str, least: i32) -> Finding {
             .fix("upgrade the server");
     }
     Finding::ok("version", shown)
-}
-
-fn clock(offset: f64) -> Finding {
-    if offset.abs() <= OFFSET {
-        return Finding::ok("clock", format!("{offset:+.1} s from the one here"));
-    }
-    Finding::warning("clock", format!("{offset:+.1} s from the one here: ages and lags are wrong by that"))
-        .fix("synchronise both machines (NTP)")
 }
 
 fn transactions(old: &[Running]) -> Finding {
@@ -271,36 +261,6 @@ fn grants(login: &str, missing: &[(String, String)]) -> Finding {
     Finding::failure("grants", format!("{login} lacks {}", shown.join(", "))).fix(fix.join(" "))
 }
 
-/// What waits, and for how long.
-pub(super) fn backlog(pending: u64, oldest: Option<f64>) -> Finding {
-    let count = if pending >= crate::admin::COUNTED_AT_MOST {
-        format!("{pending} or more")
-    } else {
-        pending.to_string()
-    };
-    match oldest {
-        Some(seconds) => {
-            let age = Duration::from_secs(seconds.max(0.0) as u64);
-            Finding::ok("pending", format!("{count}, the oldest for {age:?}"))
-        }
-        None => Finding::ok("pending", count),
-    }
-}
-
-/// What waits for a person.
-pub(super) fn dead_letters(dead: u64) -> Finding {
-    if dead == 0 {
-        return Finding::ok("dead", "none");
-    }
-    Finding::warning("dead", format!("{dead} wait for a person")).fix("outboxd list --state dead")
-}
-
-fn is_local(host: &str) -> bool {
-    host == "localhost"
-        || host.starts_with('/')
-        || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -311,11 +271,6 @@ mod tests {
         assert_eq!(version(150_004, "15.4", 12).level, Level::Ok);
         assert_eq!(version(130_004, "13.4", 12).level, Level::Warning);
         assert_eq!(version(110_004, "11.4", 12).level, Level::Failure);
-        assert_eq!(encryption(false, None, true).level, Level::Ok);
-        assert_eq!(encryption(false, None, false).level, Level::Warning);
-        assert_eq!(encryption(true, Some("TLSv1.3".to_owned()), false).evidence, "TLSv1.3");
-        assert_eq!(clock(-0.2).level, Level::Ok);
-        assert_eq!(clock(-60.0).level, Level::Warning);
     }
 
     #[test]

@@ -34,6 +34,7 @@ use sqlx::postgres::{PgPool, PgPoolOptions};
 
 pub use crate::source::Start;
 pub use cursor::Cursor;
+pub use examine::examine_clock;
 pub use inbox::Inbox;
 pub use migrate::{migrations, script};
 pub use sheet::{audit, beats, error_log, mapped_error_log, pauses};

@@ -5,16 +5,18 @@
 
 use std::sync::Arc;
 
+use lapin::ExchangeKind as Kind;
 use lapin::options::{ExchangeDeclareOptions, QueueDeclareOptions};
 use lapin::types::FieldTable;
-use lapin::{Channel, Error as Driver, ExchangeKind as Kind};
-use tokio::time::Instant;
 
+use super::ask::{Answer, Asking};
 use super::config::{ExchangeConfig, ExchangeKind, QueueConfig, Topology};
-use super::connection::{Link, Session};
+use super::connection::Link;
 use super::declare::{declare_exchange, short};
-use super::error::{into_error, told};
+use super::error::into_error;
+use super::keeping::{self, Whose};
 use super::sink::Exchange;
+use super::source::WorkQueue;
 use super::topology;
 use crate::error::Result;
 use crate::finding::{Finding, Level};
@@ -37,15 +39,17 @@ impl Exchange {
             Err(cause) => return vec![Finding::error("connection", &into_error(&cause))],
         };
         let mut findings = vec![Finding::ok("connection", format!("logged in to {}", link.shown()))];
-        findings.push(match session.blocked() {
-            Some(reason) => Finding::failure("alarm", format!("the broker blocks publishers: {reason}"))
-                .fix("give the broker memory or disk; work resumes by itself"),
-            None => Finding::ok("alarm", "the broker takes messages"),
-        });
-        let look = Look { link: &link, session: &session, config };
+        let asking = Asking { link: &link, session: &session, limit: config.connect_timeout };
+        findings.push(asking.alarm().await);
+        let look = Look { asking, config };
         findings.extend(look.exchange().await);
         for queue in &config.queues {
-            findings.push(look.queue(queue).await);
+            let found = look.queue(queue).await;
+            let is_well = found.level == Level::Ok;
+            findings.push(found);
+            if is_well {
+                findings.extend(keeping::examine(asking, &queue.name, Whose::Others).await);
+            }
         }
         findings
     }
@@ -92,6 +96,21 @@ impl Exchange {
     }
 }
 
+impl WorkQueue {
+    /// Looks closer at a broker and at the queues of this source, which must be there: [`WorkQueue::check`] tells
+    /// whether they are. It makes nothing.
+    pub async fn examine(&self) -> Vec<Finding> {
+        let Ok(session) = self.link.session().await else { return Vec::new() };
+        let asking = Asking { link: &self.link, session: &session, limit: self.config.connect_timeout };
+        let mut findings = vec![asking.alarm().await];
+        for queue in [&self.config.queue, &self.config.dead] {
+            let whose = if *queue == self.config.queue { Whose::Ours } else { Whose::Others };
+            findings.extend(keeping::examine(asking, queue, whose).await);
+        }
+        findings
+    }
+}
+
 /// A way to the broker on which nothing is declared.
 fn bare(url: &str, config: &ExchangeConfig) -> Result<Link> {
     let mut config = config.clone();
@@ -102,26 +121,11 @@ fn bare(url: &str, config: &ExchangeConfig) -> Result<Link> {
 }
 
 struct Look<'a> {
-    link: &'a Link,
-    session: &'a Session,
+    asking: Asking<'a>,
     config: &'a ExchangeConfig,
 }
 
 impl Look<'_> {
-    /// A question that is answered with no costs its channel.
-    async fn ask<T>(&self, question: impl AsyncFnOnce(&Channel) -> lapin::Result<T>) -> Result<T, Answer> {
-        let deadline = Instant::now() + self.config.connect_timeout;
-        let channel = match self.session.channel(self.link.shown(), deadline).await {
-            Ok(channel) => channel,
-            Err(cause) => return Err(Answer::Error(cause.to_string())),
-        };
-        let asked = tokio::time::timeout_at(deadline, question(&channel)).await;
-        let answered = asked.map_err(|_| Answer::Error("the broker did not answer in time".to_owned()))?;
-        let answered = answered.map_err(|error| Answer::of(&error))?;
-        self.session.give_back(channel);
-        Ok(answered)
-    }
-
     async fn exchange(&self) -> Vec<Finding> {
         let name = &self.config.exchange;
         let what = "exchange";
@@ -130,6 +134,7 @@ impl Look<'_> {
         }
         let passive = ExchangeDeclareOptions { passive: true, ..ExchangeDeclareOptions::default() };
         let is_there = self
+            .asking
             .ask(async |channel| {
                 let (name, none) = (short(name), FieldTable::default());
                 channel.exchange_declare(name, Kind::Topic, passive, none).await
@@ -138,8 +143,10 @@ impl Look<'_> {
         if let Err(answer) = is_there {
             return vec![self.missing(what, name, answer)];
         }
-        let same =
-            self.ask(async |channel| declare_exchange(channel, name, self.config.kind, false).await).await;
+        let same = self
+            .asking
+            .ask(async |channel| declare_exchange(channel, name, self.config.kind, false).await)
+            .await;
         vec![self.compared(what, name, same, String::new())]
     }
 
@@ -147,6 +154,7 @@ impl Look<'_> {
         let (what, name) = ("queue", &queue.name);
         let passive = QueueDeclareOptions { passive: true, ..QueueDeclareOptions::default() };
         let is_there = self
+            .asking
             .ask(async |channel| channel.queue_declare(short(name), passive, FieldTable::default()).await)
             .await;
         let state = match is_there {
@@ -161,6 +169,7 @@ impl Look<'_> {
         }
         let mut is_its_readers = false;
         let same = self
+            .asking
             .ask(async |channel| {
                 let made = queue.make().on(channel).await;
                 is_its_readers = made.as_ref().is_err_and(topology::is_its_readers);
@@ -207,25 +216,5 @@ impl Look<'_> {
         };
         let fix = "change the configuration, or the broker; or only check it: topology = \"check\"";
         Finding { level, ..Finding::failure(what, text).fix(fix) }
-    }
-}
-
-/// What the broker said to a question, if not yes.
-enum Answer {
-    Missing,
-    Differs(String),
-    Denied(String),
-    Error(String),
-}
-
-impl Answer {
-    fn of(error: &Driver) -> Self {
-        match told(error) {
-            Some((404, _)) => Self::Missing,
-            Some((406, text)) => Self::Differs(text.to_owned()),
-            Some((403, text)) => Self::Denied(text.to_owned()),
-            Some((_, text)) => Self::Error(text.to_owned()),
-            None => Self::Error(error.to_string()),
-        }
     }
 }

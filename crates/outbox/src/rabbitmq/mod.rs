@@ -8,9 +8,12 @@
 //! and goes on, `moves.rs` sends it to a retry queue or to the dead letters, `work_topology.rs` makes or checks these
 //! queues. `dead_queue.rs` shows and repairs the dead letters, `reading.rs` goes through a queue without changing it.
 //!
+//! `examine.rs` looks whether all is well, by the questions of `ask.rs`; `keeping.rs` finds out what a queue drops.
+//!
 //! The driver logs every returned message with its payload, and errors that the outcomes tell already: a program
 //! that must keep payloads out of its log turns the target `lapin` off.
 
+mod ask;
 mod batch;
 mod config;
 mod confirm;
@@ -21,6 +24,7 @@ mod desk;
 mod envelope;
 mod error;
 mod examine;
+mod keeping;
 mod letter;
 mod moves;
 mod publish;

@@ -50,7 +50,7 @@ use crate::source::{Claim, Source};
 ///
 /// It connects when it is first asked, and again after the connection was lost.
 pub struct WorkQueue {
-    link: Link,
+    pub(super) link: Link,
     pub(super) config: Arc<WorkQueueConfig>,
     pub(super) steps: Steps,
     /// Queue and broker, for every error.

@@ -54,7 +54,7 @@ impl Layout {
     }
 
     /// Every column of the table.
-    pub(super) fn columns(&self) -> impl Iterator<Item = &Column> {
+    pub(crate) fn columns(&self) -> impl Iterator<Item = &Column> {
         self.columns.values()
     }
 

@@ -26,6 +26,7 @@ mod settle_sql;
 pub(crate) mod source;
 pub(crate) mod sql;
 mod suggest;
+pub(crate) mod touched;
 mod written;
 
 pub use crate::schema::{Column, Dialect, Field, NAME_HELP, Name, TableName, Type};

@@ -148,6 +148,13 @@ fn with(facts: &Facts, name: &str, label: &str, value: &str, by: &[&str]) -> BTr
     kept.map(|(labels, number)| (only(&labels, by), number)).collect()
 }
 
+/// What is left without what somebody has paused, which is meant to wait; it is known by this label.
+fn unless_paused(known: &Known<'_>, label: &str, mut values: BTreeMap<Labels, f64>) -> BTreeMap<Labels, f64> {
+    let paused = known.facts.by("outbox_pipe_paused", &[label], f64::max);
+    values.retain(|labels, _| paused.get(&only(labels, &[label])).is_none_or(|paused| *paused != 1.0));
+    values
+}
+
 fn count(number: f64, noun: &str) -> String {
     format!("{number} {noun}{}", if number == 1.0 { "" } else { "s" })
 }
@@ -206,7 +213,7 @@ fn pending_high(known: &Known<'_>) -> Vec<Seen> {
         *pending.entry(labels).or_default() += parked;
     }
     those(
-        pending,
+        unless_paused(known, "pipe", pending),
         |pending| pending > f64::from(known.limits.pending),
         |label, pending| {
             let (pending, pipe) = (count(pending, "message"), label("pipe"));
@@ -218,7 +225,7 @@ fn pending_high(known: &Known<'_>) -> Vec<Seen> {
 fn oldest_pending(known: &Known<'_>) -> Vec<Seen> {
     let oldest = known.facts.by("outbox_oldest_pending_seconds", &["source", "pipe"], f64::max);
     those(
-        oldest,
+        unless_paused(known, "pipe", oldest),
         |age| age > known.limits.oldest.as_secs_f64(),
         |label, age| format!("the oldest message of pipe {} has waited for {}", label("pipe"), show_age(age)),
     )
@@ -238,7 +245,7 @@ fn p95(known: &Known<'_>, name: &str, by: &[&str]) -> BTreeMap<Labels, f64> {
 fn dispatch_slow(known: &Known<'_>) -> Vec<Seen> {
     let slow = p95(known, "outbox_lag_seconds_bucket", &["pipe"]);
     those(
-        slow,
+        unless_paused(known, "pipe", slow),
         |seconds| seconds > known.limits.dispatch.as_secs_f64(),
         |label, seconds| {
             let pipe = label("pipe");
@@ -323,7 +330,7 @@ fn queue_unread(known: &Known<'_>) -> Vec<Seen> {
     let unread =
         unread.filter(|(labels, _)| waiting.get(labels).is_some_and(|count| *count > 0.0 || count.is_nan()));
     those(
-        unread.collect(),
+        unless_paused(known, "source", unread.collect()),
         |readers| readers == 0.0,
         |label, _| format!("messages wait in queue {}, and nobody reads it", label("queue")),
     )

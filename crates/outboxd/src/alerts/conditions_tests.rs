@@ -189,3 +189,25 @@ fn d7_sinks_sources_and_queues_that_nobody_serves() {
     assert_eq!(holds("OutboxQueueUnread", &queue(0, 0), "").len(), 0);
     assert_eq!(holds("OutboxQueueUnread", &queue(1, 9), "").len(), 0);
 }
+
+#[test]
+fn d7_what_somebody_has_paused_is_meant_to_wait() {
+    let waiting = "outbox_pending{source=\"o\",pipe=\"p\"} 9000\n\
+                   outbox_oldest_pending_seconds{source=\"o\",pipe=\"p\"} 9000\n\
+                   outbox_queue_consumers{source=\"o\",queue=\"q\"} 0\n\
+                   outbox_queue_messages{source=\"o\",queue=\"q\",kind=\"work\"} 5\n";
+    let slow = "outbox_lag_seconds_bucket{pipe=\"p\",le=\"2\"} 0\noutbox_lag_seconds_bucket{pipe=\"p\",le=\"5\"} 9\n\
+                outbox_lag_seconds_bucket{pipe=\"p\",le=\"+Inf\"} 9\n";
+    let paused = |pipe: &str, source: &str, is: u8| {
+        format!("{waiting}outbox_pipe_paused{{pipe=\"{pipe}\",source=\"{source}\"}} {is}\n")
+    };
+    let shipped = shipped();
+    for alert in ["OutboxPendingHigh", "OutboxOldestPending", "OutboxDispatchSlow", "OutboxQueueUnread"] {
+        assert_eq!(seen(alert, &paused("p", "o", 1), slow), [], "{alert}");
+        assert_eq!(holds(alert, &paused("p", "o", 0), slow).len(), 1, "{alert}");
+        assert_eq!(holds(alert, &paused("other", "another", 1), slow).len(), 1, "{alert}");
+        assert!(shipped[alert].contains("(outbox_pipe_paused) == 1"), "{alert} differs from the rule");
+    }
+    let others = shipped.values().filter(|text| text.contains("outbox_pipe_paused")).count();
+    assert_eq!(others, 4, "the rules for Prometheus leave out others");
+}

@@ -73,6 +73,15 @@ impl Database {
         (all, u32::try_from(idle).unwrap_or(all))
     }
 
+    /// Compares its clock with the one here; a file has none of its own.
+    pub async fn clock(&self) -> Option<Finding> {
+        match self {
+            Self::Postgres(pool) => Some(postgres::examine_clock(pool).await),
+            Self::Sqlite(_) => None,
+            Self::MySql(pool) => Some(mysql::examine_clock(pool).await),
+        }
+    }
+
     /// Looks at statements, and runs none.
     pub async fn examine(&self, statements: &Statements) -> Vec<Finding> {
         match self {

@@ -8,7 +8,7 @@ use outbox::admin::Admin;
 use outbox::policy::{OnDead, Order};
 use outbox::rabbitmq::WorkQueue;
 use outbox::table::{Mapping, Reading};
-use outbox::{Error, ErrorKind, Message, MessageId, Result, Source, Store, mysql, postgres, sqlite};
+use outbox::{Error, ErrorKind, Finding, Message, MessageId, Result, Source, Store, mysql, postgres, sqlite};
 
 use super::config::work_queue_config;
 use super::database::Database;
@@ -81,6 +81,16 @@ impl Opened {
             Self::Log(_) | Self::Queue(_) => Ok(BTreeMap::new()),
             #[cfg(feature = "kafka")]
             Self::Topic(group) => group.retentions().await,
+        }
+    }
+
+    /// A closer look at what is there on a broker, which makes nothing; nothing of other sources.
+    pub async fn examine(&self) -> Vec<Finding> {
+        match self {
+            Self::Log(_) => Vec::new(),
+            Self::Queue(queue) => queue.examine().await,
+            #[cfg(feature = "kafka")]
+            Self::Topic(group) => group.examine_topics().await,
         }
     }
 

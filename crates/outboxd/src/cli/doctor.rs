@@ -6,25 +6,19 @@ use outbox::Level;
 
 use super::args::DoctorArgs;
 use super::output::{Output, printable};
-use crate::mistake::Mistake;
 use crate::ops::Office;
 use crate::ops::doctor::{self as look, DoctorRequest, Line, Place, Report};
 use crate::trouble::Exit;
 
 /// Looks at what is meant, and tells what was found.
-pub async fn doctor(
-    args: &DoctorArgs,
-    office: &Office,
-    warnings: &[Mistake],
-    output: &mut Output,
-) -> anyhow::Result<Exit> {
+pub async fn doctor(args: &DoctorArgs, office: &Office, output: &mut Output) -> anyhow::Result<Exit> {
     let request = DoctorRequest {
         source: args.source.clone(),
         sink: args.sink.clone(),
         probe: args.probe,
         kinds: args.kind.clone(),
     };
-    let report = look::doctor(office, warnings, &request).await?;
+    let report = look::doctor(office, &request).await?;
     write(&report, output)?;
     // What was found comes before what is said about it, on a terminal too.
     output.flush()?;

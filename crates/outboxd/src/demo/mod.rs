@@ -54,7 +54,7 @@ pub async fn run(args: DemoArgs) -> anyhow::Result<ExitCode> {
     let until = stop.clone();
     let mut pipes = tokio::spawn(async move {
         let args = RunArgs { once: false, pipe: Vec::new(), listen: None };
-        carry(&plan, &args, until, sinks).await
+        carry(&plan, Vec::new(), &args, until, sinks).await
     });
     tokio::select! {
         () = answers(&place) => {}

@@ -24,17 +24,19 @@ pub async fn examine(source: &SourcePlan) -> Vec<Finding> {
         ),
         Layout::Log(_) | Layout::Table(_) => return Vec::new(),
     };
-    let checked = async { Opened::open(&checking(source)).await?.check().await };
-    let Err(error) = checked.await else {
-        return vec![
-            Finding::ok("connection", format!("logged in to {}", source.connection.url)),
-            Finding::ok(what, format!("{places}: there, and as configured")),
-        ];
+    let opened = match Opened::open(&checking(source)).await {
+        Ok(opened) => opened,
+        Err(error) => return vec![Finding::error("connection", &error)],
+    };
+    let connected = Finding::ok("connection", format!("logged in to {}", source.connection.url));
+    let Err(error) = opened.check().await else {
+        let mut findings = vec![connected, Finding::ok(what, format!("{places}: there, and as configured"))];
+        findings.extend(opened.examine().await);
+        return findings;
     };
     if error.kind() != ErrorKind::Config {
         return vec![Finding::error("connection", &error)];
     }
-    let connected = Finding::ok("connection", format!("logged in to {}", source.connection.url));
     let missing = error.chain().contains("does not exist") && !error.chain().contains("to read");
     let found = if topology == Topology::Declare && missing {
         Finding::ok(
@@ -44,7 +46,9 @@ pub async fn examine(source: &SourcePlan) -> Vec<Finding> {
     } else {
         Finding::error(what, &error)
     };
-    vec![connected, found]
+    let mut findings = vec![connected, found];
+    findings.extend(opened.examine().await);
+    findings
 }
 
 /// The same source, which makes nothing.

@@ -57,6 +57,11 @@ pub async fn error_log(connection: &Connection, options: &ErrorLogOptions) -> Fi
     }
 }
 
+/// Whether the clock of a database is that of this machine. One that cannot be reached was told.
+pub async fn clock(connection: &Connection) -> Option<Finding> {
+    Database::open(connection).await.ok()?.clock().await
+}
+
 /// Whether an inbox is there and can be asked.
 pub async fn inbox(plan: &InboxPlan) -> Finding {
     let place = match &plan.table {

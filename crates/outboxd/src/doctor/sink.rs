@@ -11,6 +11,7 @@ use outbox::{Finding, Level, Message};
 use super::source::types;
 use super::{handler, kafka};
 use crate::backends;
+use crate::connection::Connection;
 use crate::ops::doctor::DoctorRequest;
 use crate::plan::{Plan, SinkPlan, Target};
 
@@ -23,7 +24,22 @@ pub async fn examine(request: &DoctorRequest, plan: &Plan, sink: &SinkPlan) -> V
     if let Some(inbox) = &sink.inbox {
         findings.push(handler::inbox(inbox).await);
     }
+    for connection in databases(sink) {
+        findings.extend(handler::clock(connection).await);
+    }
     findings
+}
+
+/// The databases of a sink, each once.
+fn databases(sink: &SinkPlan) -> Vec<&Connection> {
+    let own = match &sink.target {
+        Target::Sql(connection, _) | Target::ErrorLog(connection, _) => Some(connection),
+        _ => None,
+    };
+    let inbox = sink.inbox.as_ref().map(|inbox| &inbox.connection);
+    let mut all: Vec<_> = own.into_iter().chain(inbox).collect();
+    all.dedup_by_key(|connection| &connection.name);
+    all
 }
 
 async fn examine_target(request: &DoctorRequest, plan: &Plan, sink: &SinkPlan) -> Vec<Finding> {

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use outbox::admin::{Filter, Stand};
 use outbox::table::Reading;
-use outbox::{Finding, Level, Result, postgres};
+use outbox::{Finding, Level, Result, mysql, postgres};
 
 use super::{broker, sqlite, window};
 use crate::backends::{self, Log};
@@ -39,7 +39,7 @@ pub async fn examine(plan: &Plan, source: &SourcePlan) -> Vec<Finding> {
             findings
         }
         (Kind::Sqlite, _) => sqlite::examine(source).await,
-        (_, Layout::Table(_)) => table(source).await,
+        (_, Layout::Table(options)) => mysql::Table::examine(url, &options.mapping).await,
         (kind, _) => vec![Finding::failure("connection", format!("{} cannot be a source", kind.as_str()))],
     }
 }
@@ -48,26 +48,6 @@ pub async fn examine(plan: &Plan, source: &SourcePlan) -> Vec<Finding> {
 fn reading(plan: &Plan, source: &SourcePlan) -> Reading {
     let pipe = plan.pipes_from(&source.name).next();
     pipe.map_or_else(Reading::default, |pipe| backends::reading(&pipe.options, "outboxd doctor"))
-}
-
-/// What opening the table tells: whether it can be reached, and whether the mapping fits.
-async fn table(source: &SourcePlan) -> Vec<Finding> {
-    let opened = match Log::open(source).await {
-        Ok(opened) => opened,
-        Err(error) => return vec![Finding::error("table", &error)],
-    };
-    let mut findings = vec![Finding::ok("table", "connected, and the columns fit the mapping")];
-    match opened.admin().status().await {
-        Err(error) => findings.push(Finding::error("pending", &error)),
-        Ok(tables) => {
-            let pending: u64 = tables.iter().map(|table| table.pending).sum();
-            findings.push(Finding::ok("pending", format!("{pending} to be carried")));
-            findings.push(dead(tables.iter().map(|table| table.dead).sum()));
-        }
-    }
-    let unseen = "not looked at in this database: the grants, and whether an index serves the claim";
-    findings.push(Finding::ok("index", unseen));
-    findings
 }
 
 /// What waits for a person.

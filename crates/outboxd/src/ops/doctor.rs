@@ -102,13 +102,8 @@ impl Line {
     }
 }
 
-/// Looks at what is meant, all at once: what does not answer hides nothing else. The warnings are those of the
-/// configuration.
-pub async fn doctor(
-    office: &Office,
-    warnings: &[Mistake],
-    request: &DoctorRequest,
-) -> Result<Report, Trouble> {
+/// Looks at what is meant, all at once: what does not answer hides nothing else.
+pub async fn doctor(office: &Office, request: &DoctorRequest) -> Result<Report, Trouble> {
     let plan = &*office.plan;
     let (sources, sinks) = meant(request, plan)?;
     let mut looks: Vec<BoxFuture<'_, Vec<Line>>> = Vec::new();
@@ -125,7 +120,7 @@ pub async fn doctor(
     }
     let mut findings: Vec<Line> = join_all(looks).await.into_iter().flatten().collect();
     if is_about_all {
-        findings.extend(warnings.iter().map(warned));
+        findings.extend(office.warnings.iter().map(warned));
     }
     let worst = findings.iter().map(|line| line.level).max().unwrap_or(Level::Ok);
     Ok(Report { worst, findings })

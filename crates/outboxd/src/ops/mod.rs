@@ -33,6 +33,7 @@ use std::time::Duration;
 use tokio::sync::Mutex;
 
 use crate::backends::{Databases, Log};
+use crate::mistake::Mistake;
 use crate::pauses::Pauses;
 use crate::plan::{Plan, SourcePlan};
 use crate::show::effective;
@@ -54,6 +55,8 @@ pub struct Office {
     pub plan: Arc<Plan>,
     /// The databases of handlers, inboxes, error tables and the book.
     pub databases: Arc<Databases>,
+    /// What somebody should look at in the configuration.
+    pub warnings: Vec<Mistake>,
     logs: Mutex<BTreeMap<String, Log>>,
     patience: Option<Duration>,
     /// What the pipes of this process follow, if it has any.
@@ -84,7 +87,14 @@ impl Office {
     /// For a process that answers many: what takes longer than 2 s is given up.
     pub fn serving(plan: Arc<Plan>, databases: Arc<Databases>) -> Self {
         let (logs, following) = (Mutex::default(), Pauses::default());
-        Self { plan, databases, logs, patience: Some(PATIENCE), following }
+        let warnings = Vec::new();
+        Self { plan, databases, warnings, logs, patience: Some(PATIENCE), following }
+    }
+
+    /// With what was to be said about the configuration.
+    #[must_use]
+    pub fn warned(self, warnings: Vec<Mistake>) -> Self {
+        Self { warnings, ..self }
     }
 
     /// With pipes in the same process, which hear at once of what is paused or resumed here.

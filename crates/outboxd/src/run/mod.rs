@@ -23,7 +23,7 @@ use crate::cli::args::RunArgs;
 use crate::health::{Health, Heart, beat, look_at_sink};
 use crate::http::Figures;
 use crate::logging;
-use crate::mistake::did_you_mean;
+use crate::mistake::{Mistake, did_you_mean};
 use crate::ops::Office;
 use crate::pauses::Pauses;
 use crate::plan::{PipePlan, Plan, Target};
@@ -37,17 +37,18 @@ use worker::SourceWorker;
 /// How long the queues of a run are waited for before it begins.
 const DECLARE: Duration = Duration::from_secs(5);
 
-/// Runs the pipes until a signal; ends when all have ended.
-pub async fn run(plan: &Plan, args: &RunArgs) -> anyhow::Result<Exit> {
+/// Runs the pipes until a signal; ends when all have ended. The warnings are those of the configuration.
+pub async fn run(plan: &Plan, warnings: Vec<Mistake>, args: &RunArgs) -> anyhow::Result<Exit> {
     let stop = CancellationToken::new();
     choose(plan, &args.pipe)?;
     listen(stop.clone())?;
-    carry(plan, args, stop, BTreeMap::new()).await
+    carry(plan, warnings, args, stop, BTreeMap::new()).await
 }
 
 /// Runs the pipes until the stop; `own` are sinks of the program's own that stand in for those of the plan, by name.
 pub async fn carry(
     plan: &Plan,
+    warnings: Vec<Mistake>,
     args: &RunArgs,
     stop: CancellationToken,
     own: BTreeMap<String, Arc<dyn Sink>>,
@@ -60,8 +61,8 @@ pub async fn carry(
     let owner = owner_name(plan.relay.as_deref());
     let health = Arc::new(Health::new(&owner, plan, &chosen));
     let (pauses, databases) = (Pauses::default(), Arc::new(Databases::default()));
-    let office = Office::serving(Arc::new(plan.clone()), databases.clone()).followed_by(pauses.clone());
-    let office = Arc::new(office);
+    let office = Office::serving(Arc::new(plan.clone()), databases.clone());
+    let office = Arc::new(office.followed_by(pauses.clone()).warned(warnings));
     // Before the sinks: what they measure must have somewhere to go.
     let until = stop.child_token();
     let http = server::server(plan, args, &chosen)?;

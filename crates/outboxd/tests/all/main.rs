@@ -14,6 +14,8 @@ mod consumer_kills;
 mod data_registry;
 mod demo;
 mod doctor;
+mod doctor_brokers;
+mod doctor_mysql;
 mod ecommerce;
 mod endpoint;
 mod exit_codes;

@@ -167,8 +167,8 @@ async fn a_paused_relay_delivers_nothing_and_then_all_in_order_and_once_without_
     assert_eq!((&relay["state"], &relay["paused"]["by"]), (&json!("paused"), &json!("ann")), "{health:#}");
     assert_eq!(get(address, "/readyz").await.0, 200);
     let figures = get(address, "/metrics").await.1;
-    assert!(figures.contains("outbox_pipe_paused{pipe=\"relay\"} 1\n"), "{figures}");
-    assert!(figures.contains("outbox_pipe_paused{pipe=\"copy\"} 0\n"), "{figures}");
+    assert!(figures.contains("outbox_pipe_paused{source=\"orders\",pipe=\"relay\"} 1\n"), "{figures}");
+    assert!(figures.contains("outbox_pipe_paused{source=\"orders\",pipe=\"copy\"} 0\n"), "{figures}");
     let table = program.ok(&["status"]);
     assert!(table.contains("paused by ann since 20"), "{table}");
     program.ok(&["resume", "relay", "--by", "bob"]);

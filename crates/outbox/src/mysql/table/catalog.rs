@@ -6,6 +6,7 @@ use std::sync::Arc;
 use sqlx::mysql::{MySqlPool, MySqlRow};
 use sqlx::{MySqlConnection, Row};
 
+use super::index::Index;
 use super::lock::Place;
 use crate::error::{Error, ErrorKind, Result};
 use crate::mysql::error::classify;
@@ -42,6 +43,13 @@ const INDEXES: &str = "
     where table_schema = coalesce(?, database()) and table_name = ?
       and seq_in_index = 1 and sub_part is null and index_type = 'BTREE'
     order by index_name <> 'PRIMARY', non_unique, index_name";
+
+/// Every index by which rows can be found, with its columns in order; nothing in place of an expression.
+const ALL_INDEXES: &str = "
+    select cast(index_name as char), cast(column_name as char)
+    from information_schema.statistics
+    where table_schema = coalesce(?, database()) and table_name = ? and index_type = 'BTREE'
+    order by index_name <> 'PRIMARY', index_name, seq_in_index";
 
 /// What keeps a table, and where it is.
 const ENGINE: &str = "
@@ -173,6 +181,19 @@ async fn id_index(conn: &mut MySqlConnection, table: &TableName, id: &Name) -> R
     let rows = ask(conn, INDEXES, table).await?;
     let found = rows.iter().find(|row| text(row, 0).is_some_and(|column| column == id.as_str()));
     Ok(found.and_then(|row| Name::parse(&text(row, 1)?).ok()))
+}
+
+/// The indexes of a table.
+pub(super) async fn indexes(conn: &mut MySqlConnection, table: &TableName) -> Result<Vec<Index>> {
+    let mut indexes: Vec<Index> = Vec::new();
+    for row in ask(conn, ALL_INDEXES, table).await? {
+        let (name, column) = (text(&row, 0).unwrap_or_default(), text(&row, 1).unwrap_or_default());
+        match indexes.last_mut() {
+            Some(index) if index.name == name => index.columns.push(column),
+            _ => indexes.push(Index { name, columns: vec![column] }),
+        }
+    }
+    Ok(indexes)
 }
 
 async fn columns(conn: &mut MySqlConnection, table: &TableName) -> Result<Vec<Column>> {

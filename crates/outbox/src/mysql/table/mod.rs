@@ -2,7 +2,9 @@
 
 mod catalog;
 mod driver;
+mod examine;
 mod holder;
+mod index;
 mod lock;
 
 use std::fmt;

@@ -13,9 +13,11 @@ use crate::admin::Admin;
 use crate::error::Result;
 use crate::finding::{Finding, Level};
 use crate::postgres::connect;
-use crate::postgres::examine::{self, backlog, dead_letters, look};
+use crate::postgres::examine::{self, look};
+use crate::server::{backlog, dead_letters};
 use crate::table::sql::{Except, Lane};
-use crate::table::{Assignment, ClaimBy, Column, Dialect, Done, Layout, Mapping, Name, Reading, TableName};
+use crate::table::touched::{read_columns, set_columns};
+use crate::table::{ClaimBy, Column, Dialect, Done, Layout, Mapping, Name, Reading, TableName};
 
 /// The rows that a claim is planned for.
 const BATCH: usize = 100;
@@ -190,48 +192,6 @@ async fn tables(conn: &mut PgConnection, seen: &Seen, reading: &Reading) -> Vec<
 }
 
 const MAPPING_HELP: &str = "change the mapping in the configuration, or the table";
-
-/// Every column that is read; a claim by stamp reads them all.
-fn read_columns(mapping: &Mapping, columns: &[Column]) -> Vec<String> {
-    if matches!(mapping.claim, ClaimBy::Stamp { .. }) {
-        return columns.iter().map(|column| column.name.clone()).collect();
-    }
-    let mut names: Vec<&Name> = vec![&mapping.id, &mapping.payload.column];
-    for origin in [&mapping.kind, &mapping.content_type] {
-        if let crate::table::Origin::Field(field) = origin {
-            names.push(&field.column);
-        }
-    }
-    names.extend(mapping.key.iter().chain(&mapping.headers).map(|field| &field.column));
-    names.extend(mapping.header_columns.iter().map(|(_, field)| &field.column));
-    names.extend(mapping.occurred_at.iter().chain(&mapping.attempts).chain(&mapping.due));
-    names.extend(&mapping.order_by);
-    names.extend(mapping.pending.columns().into_iter().map(|(name, _)| name));
-    present(names, columns)
-}
-
-/// Every column that is set.
-fn set_columns(mapping: &Mapping, columns: &[Column]) -> Vec<String> {
-    let mut names: Vec<&Name> = mapping.attempts.iter().chain(&mapping.error).chain(&mapping.due).collect();
-    let done: &[Assignment] = match &mapping.done {
-        Done::Delete => &[],
-        Done::Set(set) => set,
-    };
-    names.extend(done.iter().chain(&mapping.failed).chain(&mapping.dead).map(|one| &one.column));
-    if let ClaimBy::Stamp { column, .. } = &mapping.claim {
-        names.push(column);
-    }
-    present(names, columns)
-}
-
-/// Asking for the rights on a column that is not there would be an error; that it is not there is told elsewhere.
-fn present(names: Vec<&Name>, columns: &[Column]) -> Vec<String> {
-    let mut names: Vec<_> = names.into_iter().map(|name| name.as_str().to_owned()).collect();
-    names.retain(|name| columns.iter().any(|column| column.name == *name));
-    names.sort();
-    names.dedup();
-    names
-}
 
 async fn grants(
     conn: &mut PgConnection,

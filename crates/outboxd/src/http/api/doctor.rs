@@ -41,5 +41,5 @@ async fn examine(
     Params(Which { source, sink }): Params<Which>,
 ) -> Answered<Report> {
     let request = DoctorRequest { source, sink, ..DoctorRequest::default() };
-    Ok(Json(doctor::doctor(&shared.office, &[], &request).await?))
+    Ok(Json(doctor::doctor(&shared.office, &request).await?))
 }

@@ -32,7 +32,7 @@ impl LastLook {
     }
 
     async fn look(&self, shared: &Shared) -> Result<(Timestamp, Arc<Report>), Refusal> {
-        let report = doctor(&shared.options.office, &[], &DoctorRequest::default()).await?;
+        let report = doctor(&shared.options.office, &DoctorRequest::default()).await?;
         let look = (Timestamp::now(), Arc::new(report));
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(look.clone());
         Ok(look)

@@ -110,3 +110,18 @@ async fn the_doctor_says_over_http_what_it_says_on_the_command_line() {
     let head = format!("GET /v1/doctor?sink=x HTTP/1.1\r\nAuthorization: Bearer {}", super::scene::TOKEN);
     assert_eq!(api.ask(&head, b"").await.status, 404);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_doctor_tells_the_warnings_of_the_configuration_over_http_too() {
+    let proxied = HTTP.to_owned() + "anonymous = \"viewer\"\nhosts = [\"outbox.example.com\"]\n";
+    let api = Api::over(Program::migrated(&(RELAY.to_owned() + &proxied)));
+    let of_config = |report: &Value| -> Vec<Value> {
+        let findings = report["findings"].as_array().unwrap().iter();
+        findings.filter(|finding| finding["place"] == "config").cloned().collect()
+    };
+    let found = of_config(&api.get("/v1/doctor").await);
+    assert_eq!(found.len(), 1, "{found:#?}");
+    assert!(found[0]["evidence"].as_str().unwrap().contains("outbox.example.com"), "{found:#?}");
+    let ran = api.program.run(&["doctor", "--format", "json"]);
+    assert_eq!(found, of_config(&serde_json::from_str(&ran.stdout).unwrap()));
+}

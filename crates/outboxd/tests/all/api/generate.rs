@@ -177,9 +177,12 @@ impl Generator<'_> {
             "most" => &["1", "10000"],
             "by" => &["ci"],
             "action" => &["retry", "skip", "replay", "purge"],
+            "payload" => &["{\"n\":2}", "[]", "a"],
             "payload_base64" => &["AP8=", ""],
             "id" | "ids" | "from_id" => {
-                return self.ids.choose(&mut self.dice).cloned().unwrap_or_default();
+                // Of the last ones nothing has disposed yet, most likely.
+                let from = if self.one_in(2) { self.ids.len().saturating_sub(2) } else { 0 };
+                return self.ids[from..].choose(&mut self.dice).cloned().unwrap_or_default();
             }
             _ => &["a", "b"],
         };

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
+use super::errors::until_errors;
 use crate::life::scene::Shop;
 use crate::program::{PATIENCE, Program, RELAY, Running};
 use crate::web::server;
@@ -15,6 +16,23 @@ pub const TOKEN: &str = "0123456789abcdef0123456789";
 
 /// A table of errors, in which nothing is yet.
 const ERRORS: &str = "[sinks.errors]\non = \"shop\"\nerror_log = true\n";
+
+/// A pipe on which every message dies, whatever is done about it, and one that makes an error of every message.
+const FAILING: &str = r#"
+[sinks.grave]
+file = "nowhere/lines.jsonl"
+[pipes.bury]
+from = "orders"
+to = "grave"
+order = "none"
+poll = "10ms"
+outage = "count"
+attempts = 1
+[pipes.note]
+from = "orders"
+to = "errors"
+poll = "10ms"
+"#;
 
 /// A server for a configuration.
 pub const HTTP: &str = "[http]\nlisten = \"127.0.0.1:0\"\n\
@@ -62,6 +80,18 @@ impl Api {
         let ids = ["a", "a", "b"].map(|key| program.send(key)).to_vec();
         let api = Self::over(program);
         api.until_listed("state:dead", 2).await;
+        (api, ids)
+    }
+
+    /// The same three, and every message that comes is dead on another pipe and an error in a table: there is always
+    /// something to deal with.
+    pub async fn with_failures() -> (Self, Vec<String>) {
+        let program = Program::migrated(&(RELAY.to_owned() + ERRORS + FAILING + HTTP));
+        let ids = ["a", "a", "b"].map(|key| program.send(key)).to_vec();
+        let api = Self::over(program);
+        api.until_listed("pipe:relay state:dead", 2).await;
+        api.until_listed("pipe:bury state:dead", 3).await;
+        until_errors(&api, 3).await;
         (api, ids)
     }
 
