@@ -118,8 +118,8 @@ pub static RULES: [Rule; 15] = {
         rule("OutboxErrorRateHigh", 300, Warning, One, error_rate_high),
         rule("OutboxSinkDown", 300, Critical, One, sink_down),
         rule("OutboxPipeStopped", 120, Critical, One, pipe_stopped),
-        rule("OutboxConsumerOffline", 0, Critical, All, consumer_offline),
-        rule("OutboxRelayOffline", 0, Warning, All, relay_offline),
+        rule("OutboxConsumerOffline", 60, Critical, All, consumer_offline),
+        rule("OutboxRelayOffline", 60, Warning, All, relay_offline),
         rule("OutboxQueueUnread", 120, Critical, All, queue_unread),
         rule("OutboxSourceUnreachable", 120, Critical, All, source_unreachable),
     ]
