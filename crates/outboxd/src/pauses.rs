@@ -113,6 +113,12 @@ impl Pauses {
         }
     }
 
+    /// As if the database had told it.
+    #[cfg(test)]
+    pub fn put(&self, pauses: impl IntoIterator<Item = Pause>) {
+        self.0.known.send_replace(pauses.into_iter().map(|pause| (pause.pipe.clone(), pause)).collect());
+    }
+
     fn tell(&self, known: Known, health: &Health) {
         for pipe in health.pipes() {
             let pause = known.get(&pipe.name).cloned();

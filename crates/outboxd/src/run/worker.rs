@@ -8,12 +8,12 @@ use outbox::policy::Backoff;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use super::pipe::{Runner, first_bad};
+use super::pipe::{Runner, first_bad, tell_left};
 use super::upkeep::retain;
 use crate::backends::{Log, Opened};
 use crate::health::{Health, Watched, look_at_source};
 use crate::once;
-use crate::pauses::{Pauses, sentence};
+use crate::pauses::Pauses;
 use crate::plan::{PipePlan, SourcePlan};
 use crate::traces::Traces;
 use crate::trouble::{Exit, Trouble};
@@ -108,12 +108,7 @@ impl SourceWorker {
     fn leave_paused(&mut self) {
         self.pipes.retain(|(pipe, _)| {
             let Some(pause) = self.pauses.of(&pipe.name) else { return true };
-            tracing::warn!(
-                pipe = pipe.name,
-                "left for later: {}; `outboxd resume {}` lets it go on",
-                sentence(&pause),
-                pipe.name
-            );
+            tell_left(&pipe.name, &pause);
             false
         });
     }
