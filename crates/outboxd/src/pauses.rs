@@ -10,7 +10,7 @@ use std::time::Duration;
 use metrics::{describe_gauge, gauge};
 use outbox::ErrorKind;
 use outbox::pauses::Pause;
-use tokio::sync::{Notify, watch};
+use tokio::sync::{Notify, oneshot, watch};
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
@@ -97,19 +97,26 @@ impl Pauses {
         self.tell(Known::new(), health);
         // Nobody can pause anything here, which is said to whoever tries.
         let Some(audit) = &plan.audit else { return };
-        let answered = CancellationToken::new();
+        let (answer, answered) = oneshot::channel();
         let watcher = Watcher {
             pauses: self.clone(),
             databases: databases.clone(),
             connection: audit.connection.clone(),
             health: health.clone(),
         };
-        tokio::spawn(watcher.watch(answered.clone(), stop.clone()));
-        let first = stop.run_until_cancelled(timeout(FIRST, answered.cancelled()));
-        if let Some(Err(_)) = first.await {
+        tokio::spawn(watcher.watch(answer, stop.clone()));
+        // Late, or an error that does not pass: it is not known in either case.
+        let is_known = async { matches!(timeout(FIRST, answered).await, Ok(Ok(true))) };
+        if stop.run_until_cancelled(is_known).await == Some(false) && !stop.is_cancelled() {
             let database = &audit.connection.name;
             tracing::warn!(database, "it cannot be told yet which pipes are paused: all begin");
         }
+    }
+
+    /// As if the database had told it.
+    #[cfg(test)]
+    pub fn put(&self, pauses: impl IntoIterator<Item = Pause>) {
+        self.0.known.send_replace(pauses.into_iter().map(|pause| (pause.pipe.clone(), pause)).collect());
     }
 
     fn tell(&self, known: Known, health: &Health) {
@@ -136,12 +143,13 @@ struct Watcher {
 }
 
 impl Watcher {
-    /// `answered` is cancelled at the first answer: also a table that is not there is one.
-    async fn watch(self, answered: CancellationToken, stop: CancellationToken) {
-        let mut failing = false;
+    /// The first answer tells whether it is known which pipes are paused; one that may come later is waited for.
+    async fn watch(self, answer: oneshot::Sender<bool>, stop: CancellationToken) {
+        let (mut failing, mut answer) = (false, Some(answer));
         loop {
             let Some(asked) = stop.run_until_cancelled(self.ask()).await else { return };
             let mut next = LOOK;
+            let first = first_answer(&asked);
             match asked {
                 Ok(known) => {
                     if failing {
@@ -149,7 +157,6 @@ impl Watcher {
                     }
                     failing = false;
                     self.pauses.tell(known, &self.health);
-                    answered.cancel();
                 }
                 Err(error) => {
                     if !failing {
@@ -158,9 +165,13 @@ impl Watcher {
                     failing = true;
                     if !error.is_temporary() {
                         next = SELDOM;
-                        answered.cancel();
                     }
                 }
+            }
+            // After it was told to the pipes, for those begin now.
+            if let (Some(is_known), Some(answer)) = (first, answer.take_if(|_| first.is_some())) {
+                // Nobody may listen any more.
+                let _ = answer.send(is_known);
             }
             tokio::select! {
                 () = stop.cancelled() => return,
@@ -175,6 +186,15 @@ impl Watcher {
         let silent = |_| Err(outbox::Error::new(ErrorKind::Timeout, "no answer"));
         let pauses = timeout(PATIENCE, asked).await.unwrap_or_else(silent)?;
         Ok(pauses.into_iter().map(|pause| (pause.pipe.clone(), pause)).collect())
+    }
+}
+
+/// Whether it is known which pipes are paused; none if that may still come. Where there is no table none is.
+fn first_answer(asked: &outbox::Result<Known>) -> Option<bool> {
+    match asked {
+        Ok(_) => Some(true),
+        Err(error) if error.is_temporary() => None,
+        Err(error) => Some(error.kind() == ErrorKind::NotMigrated),
     }
 }
 
@@ -202,6 +222,15 @@ mod tests {
         assert_eq!(sentence(&pause("relay", None)), "paused by ann since 2026-01-31T12:00:00Z");
         let told = sentence(&pause("relay", Some("the broker moves")));
         assert_eq!(told, "paused by ann since 2026-01-31T12:00:00Z: the broker moves");
+    }
+
+    #[test]
+    fn an_error_that_does_not_pass_leaves_unknown_what_is_paused() {
+        let failed = |kind| first_answer(&Err(outbox::Error::new(kind, "no")));
+        assert_eq!(first_answer(&Ok(Known::new())), Some(true));
+        assert_eq!(failed(ErrorKind::Timeout), None, "it may still come");
+        assert_eq!(failed(ErrorKind::Denied), Some(false));
+        assert_eq!(failed(ErrorKind::NotMigrated), Some(true), "nothing can be paused there");
     }
 
     #[tokio::test]

@@ -89,7 +89,17 @@ impl Stands {
 
     /// A look has found this, or got no answer.
     pub fn tell(&mut self, found: Option<&[CursorStatus]>) {
-        reachable(&self.source, found.is_some());
+        reachable(&self.source, Some(found.is_some()));
+        self.show(found);
+    }
+
+    /// Nobody looks any more: whether the source answers is not known either.
+    pub fn tell_end(&mut self) {
+        reachable(&self.source, None);
+        self.show(None);
+    }
+
+    fn show(&mut self, found: Option<&[CursorStatus]>) {
         // What is not told any more, or could not be asked, is unknown.
         self.seen.values_mut().for_each(|stand| *stand = Stand::UNKNOWN);
         for cursor in found.into_iter().flatten() {
@@ -150,7 +160,7 @@ async fn queue(source: String, letters: Box<dyn DeadLetters>, stop: Cancellation
     let mut seen: BTreeMap<String, Depth> = BTreeMap::new();
     loop {
         let found = within(letters.depths()).await;
-        reachable(&source, found.is_some());
+        reachable(&source, Some(found.is_some()));
         let found: BTreeMap<_, _> =
             found.into_iter().flatten().map(|depth| (depth.place.clone(), depth)).collect();
         seen.extend(found.clone());
@@ -202,8 +212,10 @@ async fn count(log: Arc<dyn ErrorLog>) -> Result<u32> {
     Ok(u32::try_from(found.len()).unwrap_or(COUNTED_AT_MOST))
 }
 
-fn reachable(source: &str, is_reachable: bool) {
-    gauge!(REACHABLE, "source" => source.to_owned()).set(if is_reachable { 1.0 } else { 0.0 });
+/// Whether a source answers; none if nobody asks it any more.
+pub fn reachable(source: &str, is_reachable: Option<bool>) {
+    let is = is_reachable.map_or(f64::NAN, |is_reachable| f64::from(u8::from(is_reachable)));
+    gauge!(REACHABLE, "source" => source.to_owned()).set(is);
 }
 
 #[cfg(test)]
@@ -224,6 +236,25 @@ mod tests {
             dead: 3,
             delivered: None,
         }
+    }
+
+    #[test]
+    fn d7_when_nobody_looks_any_more_nothing_is_known() {
+        let recorder = metrics_exporter_prometheus::PrometheusBuilder::new().build_recorder();
+        let shown = recorder.handle();
+        metrics::with_local_recorder(&recorder, || {
+            let mut stands = Stands::new("orders");
+            stands.tell(Some(&[lane(5, Some(1.5))]));
+            let known = shown.render();
+            assert!(known.contains("outbox_source_reachable{source=\"orders\"} 1\n"), "{known}");
+            assert!(known.contains("outbox_pending{source=\"orders\",pipe=\"c\"} 5\n"), "{known}");
+            stands.tell(None);
+            assert!(shown.render().contains("outbox_source_reachable{source=\"orders\"} 0\n"));
+            stands.tell_end();
+            let unknown = shown.render();
+            let values: Vec<_> = unknown.lines().filter(|line| line.contains("{source=")).collect();
+            assert!(values.len() == 6 && values.iter().all(|line| line.ends_with(" NaN")), "{unknown}");
+        });
     }
 
     #[test]

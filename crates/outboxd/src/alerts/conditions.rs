@@ -103,7 +103,7 @@ const fn rule(
 }
 
 /// All of them.
-pub static RULES: [Rule; 14] = {
+pub static RULES: [Rule; 15] = {
     use Knows::{All, One};
     use Severity::{Critical, Warning};
     [
@@ -117,8 +117,9 @@ pub static RULES: [Rule; 14] = {
         rule("OutboxProcessingSlow", 300, Warning, One, processing_slow),
         rule("OutboxErrorRateHigh", 300, Warning, One, error_rate_high),
         rule("OutboxSinkDown", 300, Critical, One, sink_down),
-        rule("OutboxConsumerOffline", 0, Critical, All, consumer_offline),
-        rule("OutboxRelayOffline", 0, Warning, All, relay_offline),
+        rule("OutboxPipeStopped", 120, Critical, One, pipe_stopped),
+        rule("OutboxConsumerOffline", 60, Critical, All, consumer_offline),
+        rule("OutboxRelayOffline", 60, Warning, All, relay_offline),
         rule("OutboxQueueUnread", 120, Critical, All, queue_unread),
         rule("OutboxSourceUnreachable", 120, Critical, All, source_unreachable),
     ]
@@ -292,6 +293,15 @@ fn sink_down(known: &Known<'_>) -> Vec<Seen> {
             let pipe = label("pipe");
             format!("the sink of pipe {pipe} has taken nothing for five minutes; messages wait, none is lost")
         },
+    )
+}
+
+fn pipe_stopped(known: &Known<'_>) -> Vec<Seen> {
+    let ended = known.facts.by("outbox_pipe_ended", &["pipe"], f64::max);
+    those(
+        ended,
+        |ended| ended == 1.0,
+        |label, _| format!("pipe {} has ended and will not go on by itself", label("pipe")),
     )
 }
 

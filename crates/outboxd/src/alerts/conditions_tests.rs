@@ -64,6 +64,7 @@ fn d7_thresholds_are_those_of_the_rules_for_prometheus() {
         ("OutboxProcessingSlow", format!("> {}", limits.processing.as_secs())),
         ("OutboxErrorRateHigh", format!("> {}", f64::from(limits.error_percent) / 100.0)),
         ("OutboxSinkDown", "== 1".to_owned()),
+        ("OutboxPipeStopped", "== 1".to_owned()),
         ("OutboxConsumerOffline", "> 90".to_owned()),
         ("OutboxRelayOffline", "< 3600".to_owned()),
         ("OutboxQueueUnread", "== 0".to_owned()),
@@ -174,6 +175,8 @@ fn d7_sinks_sources_and_queues_that_nobody_serves() {
         holds("OutboxSinkDown", "outbox_sink_open{pipe=\"p\"} 1\noutbox_sink_open{pipe=\"q\"} 0\n", "").len(),
         1
     );
+    let ended = "outbox_pipe_ended{pipe=\"p\"} 1\noutbox_pipe_ended{pipe=\"q\"} 0\n";
+    assert_eq!(holds("OutboxPipeStopped", ended, ""), ["pipe p has ended and will not go on by itself"]);
     let reachable = "outbox_source_reachable{source=\"o\"} 0\noutbox_source_reachable{source=\"m\"} 1\n";
     assert!(holds("OutboxSourceUnreachable", reachable, "")[0].starts_with("source o cannot be looked at"));
     let queue = |readers: u32, waiting: u32| {

@@ -25,6 +25,7 @@ use conditions::{COUNTERS, Known, RULES};
 use facts::{Facts, History};
 use send::Courier;
 use state::{Change, State, Status};
+use teller::Others;
 
 /// Looks at the figures again and again.
 struct Watcher {
@@ -36,6 +37,7 @@ struct Watcher {
     couriers: Vec<Courier>,
     history: History,
     state: State,
+    others: Others,
 }
 
 /// Watches until the stop.
@@ -49,8 +51,8 @@ pub fn start(
 ) {
     let couriers = send::couriers(plan, alerts, stop);
     let (plan, alerts) = (plan.clone(), alerts.clone());
-    let (history, state) = (History::default(), State::default());
-    let mut watcher = Watcher { plan, alerts, us, figures, instances, couriers, history, state };
+    let (history, state, others) = (History::default(), State::default(), Others::default());
+    let mut watcher = Watcher { plan, alerts, us, figures, instances, couriers, history, state, others };
     let stop = stop.clone();
     tokio::spawn(async move {
         while stop.run_until_cancelled(tokio::time::sleep(watcher.alerts.every)).await.is_some() {
@@ -68,10 +70,10 @@ impl Watcher {
         let facts = Facts::parse(&self.figures.render());
         let grown = self.history.grown(&COUNTERS, &facts, Instant::now());
         let known = Known { facts: &facts, grown: &grown, limits: &self.alerts.limits };
-        let living = teller::living(&facts);
+        let living = self.others.look(&facts, Instant::now());
         let seen = RULES.iter().map(|rule| (rule, rule.look(&known)));
         let changes = self.state.step(seen, Timestamp::now(), |rule, labels| {
-            teller::tells(&self.us, rule, &living, &teller::concerned(&self.plan, labels))
+            teller::tells(&self.us, rule, living, &teller::concerned(&self.plan, labels))
         });
         changes.iter().for_each(|change| self.tell(change));
     }

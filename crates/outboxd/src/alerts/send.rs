@@ -7,6 +7,7 @@ use outbox::policy::Backoff;
 use outbox::{Cause, Message, Outcome, Sink, code};
 use serde_json::json;
 use tokio::sync::mpsc::{Receiver, Sender, channel};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::state::Change;
@@ -20,6 +21,9 @@ pub const KIND: &str = "outboxd.alert";
 /// So long one waits before trying again.
 const AGAIN: Backoff = Backoff { first: Duration::from_secs(1), most: Duration::from_secs(60) };
 
+/// So long an alert is brought again that was refused: whoever refuses it may only be badly set up for a moment.
+const REFUSED: Duration = Duration::from_secs(300);
+
 /// So many wait for one place; who does not read a thousand alerts does not read more.
 const WAITING: usize = 1_000;
 
@@ -31,10 +35,11 @@ enum Way {
     Outbox(Box<SourcePlan>),
 }
 
-/// Why an alert did not get there, and whether trying again cannot help.
+/// Why an alert did not get there, and whether trying again should not help.
+#[derive(Debug, PartialEq, Eq)]
 struct Failure {
     cause: Cause,
-    is_final: bool,
+    is_refusal: bool,
 }
 
 /// One place where alerts go.
@@ -94,11 +99,13 @@ pub fn message(change: &Change, instance: &str) -> outbox::Result<Message> {
 /// One after the other, until the stop.
 async fn carry(to: String, way: Way, mut waiting: Receiver<Message>, stop: CancellationToken) {
     while let Some(Some(message)) = stop.run_until_cancelled(waiting.recv()).await {
-        let mut failures = 0;
+        let (mut failures, begun) = (0, Instant::now());
+        let mut given_up = false;
         while let Err(failure) = way.bring(&message).await {
             let cause = failure.cause;
-            if failure.is_final {
-                tracing::error!(to, %cause, "an alert was given up: it will never be taken there");
+            given_up = failure.is_refusal && begun.elapsed() >= REFUSED;
+            if given_up {
+                tracing::error!(to, %cause, "an alert was given up: it is refused there again and again");
                 break;
             }
             failures += 1;
@@ -110,7 +117,7 @@ async fn carry(to: String, way: Way, mut waiting: Receiver<Message>, stop: Cance
                 return leave(&to, waiting.len() + 1);
             }
         }
-        if failures > 0 {
+        if failures > 0 && !given_up {
             tracing::info!(to, failures, "alerts can be sent again");
         }
     }
@@ -126,20 +133,70 @@ fn leave(to: &str, left: usize) {
 impl Way {
     async fn bring(&self, message: &Message) -> Result<(), Failure> {
         match self {
-            Self::Sink(sink) => match sink.deliver(std::slice::from_ref(message)).await.into_iter().next() {
-                Some(Outcome::Delivered) | None => Ok(()),
-                Some(Outcome::Rejected(rejection)) => {
-                    Err(Failure { cause: rejection.cause, is_final: rejection.permanent })
-                }
-                Some(Outcome::Unavailable(cause)) => Err(Failure { cause, is_final: false }),
-            },
+            Self::Sink(sink) => judge(sink.deliver(std::slice::from_ref(message)).await.into_iter().next()),
             Self::Outbox(source) => {
                 let written = async { Log::open(source).await?.enqueue(message.clone()).await };
                 written.await.map(drop).map_err(|error| Failure {
                     cause: Cause::new(code::UNREACHABLE, error.chain()),
-                    is_final: !error.is_temporary(),
+                    is_refusal: !error.is_temporary(),
                 })
             }
         }
+    }
+}
+
+/// What became of an alert. Of what nobody tells it is not known that it is there.
+fn judge(outcome: Option<Outcome>) -> Result<(), Failure> {
+    match outcome {
+        Some(Outcome::Delivered) => Ok(()),
+        Some(Outcome::Rejected(rejection)) => {
+            Err(Failure { cause: rejection.cause, is_refusal: rejection.permanent })
+        }
+        Some(Outcome::Unavailable(cause)) => Err(Failure { cause, is_refusal: false }),
+        None => {
+            let cause = Cause::new(code::REFUSED, "the sink did not tell what became of it");
+            Err(Failure { cause, is_refusal: true })
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use outbox::memory::Recorder;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn d7_an_alert_that_is_refused_is_brought_again_for_5_minutes() {
+        let (sink, asked) = (Recorder::new(), AtomicUsize::new(0));
+        sink.judge_by(move |message| match message.kind.as_str() {
+            "well" => Outcome::Delivered,
+            "later" if asked.fetch_add(1, Ordering::Relaxed) >= 3 => Outcome::Delivered,
+            _ => Outcome::refused(Cause::new(code::FORBIDDEN, "403")),
+        });
+        let (send, waiting) = channel(3);
+        for kind in ["later", "never", "well"] {
+            send.send(Message::json(kind, &json!({})).expect("it is JSON")).await.expect("it is open");
+        }
+        drop(send);
+        let begun = Instant::now();
+        carry("hook".to_owned(), Way::Sink(Arc::new(sink.clone())), waiting, CancellationToken::new()).await;
+        let kinds: Vec<_> = sink.received().iter().map(|message| message.kind.clone()).collect();
+        assert_eq!(kinds, ["later", "well"]);
+        let took = begun.elapsed();
+        assert!(took >= REFUSED && took < REFUSED + Duration::from_secs(100), "{took:?}");
+    }
+
+    #[test]
+    fn d7_an_alert_of_which_nobody_tells_has_not_arrived() {
+        assert_eq!(judge(Some(Outcome::Delivered)), Ok(()));
+        let cause = || Cause::new(code::FORBIDDEN, "403");
+        assert!(judge(None).is_err());
+        assert_eq!(
+            judge(Some(Outcome::Unavailable(cause()))),
+            Err(Failure { cause: cause(), is_refusal: false })
+        );
     }
 }

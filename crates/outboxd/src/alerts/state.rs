@@ -8,6 +8,9 @@ use jiff::Timestamp;
 use super::conditions::{Rule, Seen, Severity};
 use super::facts::Labels;
 
+/// So long a condition must not be seen before it is over: a queue reads as empty while somebody looks at its letters.
+const OVER: Duration = Duration::from_secs(60);
+
 /// Which way something changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Status {
@@ -57,6 +60,8 @@ struct Entry {
     fires: bool,
     /// By us.
     told: bool,
+    /// Since when it is not seen any more.
+    over_since: Option<Timestamp>,
 }
 
 impl State {
@@ -77,7 +82,7 @@ impl State {
                 // beginning.
                 let entry = match (before.remove(&id), holds) {
                     (None, None) => continue,
-                    (Some(entry), None) => entry,
+                    (Some(entry), None) => Entry { over_since: None, ..entry },
                     (entry, Some(summary)) => {
                         let since = entry.as_ref().map_or(now, |entry| entry.since);
                         let told = entry.is_some_and(|entry| entry.told);
@@ -85,8 +90,9 @@ impl State {
                             severity: rule.severity,
                             summary,
                             since,
-                            fires: has_lasted(rule, since, now),
+                            fires: passed(since, now) >= rule.lasts,
                             told,
+                            over_since: None,
                         }
                     }
                 };
@@ -99,8 +105,10 @@ impl State {
                 self.0.insert(id, entry);
             }
             let over: Vec<_> = before.extract_if(.., |(alert, _), _| *alert == rule.alert).collect();
-            for (id, entry) in over.into_iter().filter(|(_, entry)| entry.fires) {
-                if tells(rule, &id.1) {
+            for (id, mut entry) in over.into_iter().filter(|(_, entry)| entry.fires) {
+                if passed(*entry.over_since.get_or_insert(now), now) < OVER {
+                    self.0.insert(id, entry);
+                } else if tells(rule, &id.1) {
                     changes.push(entry.change(Status::Resolved, &id));
                 }
             }
@@ -109,8 +117,8 @@ impl State {
     }
 }
 
-fn has_lasted(rule: &Rule, since: Timestamp, now: Timestamp) -> bool {
-    Duration::try_from(now.duration_since(since)).unwrap_or_default() >= rule.lasts
+fn passed(since: Timestamp, now: Timestamp) -> Duration {
+    Duration::try_from(now.duration_since(since)).unwrap_or_default()
 }
 
 impl Entry {
@@ -166,11 +174,35 @@ mod tests {
         assert_eq!(told(state, DEAD, &one, 0, true), [("firing", "one".to_owned())]);
         assert_eq!(told(state, DEAD, &one, 10, true), []);
         assert_eq!(told(state, DEAD, &[two], 20, true), [], "it is the same, with another number");
-        let other = seen("b", Some("other"));
-        let changes = told(state, DEAD, &[other], 30, true);
-        assert_eq!(changes, [("firing", "other".to_owned()), ("resolved", "two".to_owned())]);
-        assert_eq!(told(state, DEAD, &[], 40, true), [("resolved", "other".to_owned())]);
-        assert_eq!(told(state, DEAD, &[], 50, true), []);
+        let other = [seen("b", Some("other"))];
+        assert_eq!(told(state, DEAD, &other, 30, true), [("firing", "other".to_owned())]);
+        assert_eq!(told(state, DEAD, &other, 89, true), []);
+        assert_eq!(told(state, DEAD, &other, 90, true), [("resolved", "two".to_owned())]);
+        assert_eq!(told(state, DEAD, &[], 100, true), []);
+        assert_eq!(told(state, DEAD, &[], 160, true), [("resolved", "other".to_owned())]);
+        assert_eq!(told(state, DEAD, &[], 230, true), []);
+    }
+
+    #[test]
+    fn d7_what_is_not_seen_for_less_than_a_minute_is_not_over() {
+        let state = &mut State::default();
+        let (holds, unknown) = ([seen("a", Some("x"))], [seen("a", None)]);
+        assert_eq!(told(state, LETTERS, &holds, 0, true), []);
+        assert_eq!(told(state, LETTERS, &holds, 60, true).len(), 1);
+        // Somebody looks at the letters, again and again.
+        for at in [70, 140, 210] {
+            assert_eq!(told(state, LETTERS, &[], at, true), [], "{at}");
+            assert_eq!(told(state, LETTERS, &[], at + 59, true), [], "{at}");
+            assert_eq!(
+                told(state, LETTERS, &holds, at + 60, true),
+                [],
+                "{at}: it goes on, and is told already"
+            );
+        }
+        assert_eq!(told(state, LETTERS, &[], 300, true), []);
+        assert_eq!(told(state, LETTERS, &unknown, 350, true), []);
+        assert_eq!(told(state, LETTERS, &[], 360, true), [], "nobody knows what was in between");
+        assert_eq!(told(state, LETTERS, &[], 420, true), [("resolved", "x".to_owned())]);
     }
 
     #[test]
@@ -193,7 +225,8 @@ mod tests {
         assert_eq!(told(state, DEAD, &holds, 10, true).len(), 1);
         assert_eq!(told(state, DEAD, &unknown, 20, true), []);
         assert_eq!(told(state, DEAD, &holds, 30, true), []);
-        assert_eq!(told(state, DEAD, &[], 40, true).len(), 1);
+        assert_eq!(told(state, DEAD, &[], 40, true), []);
+        assert_eq!(told(state, DEAD, &[], 100, true).len(), 1);
     }
 
     #[test]
@@ -203,7 +236,9 @@ mod tests {
         assert_eq!(told(first, DEAD, &holds, 0, true).len(), 1);
         assert_eq!(told(second, DEAD, &holds, 0, false), []);
         assert_eq!(told(second, DEAD, &holds, 10, true), [("firing", "x".to_owned())], "the first is gone");
-        assert_eq!(told(first, DEAD, &[], 20, false), []);
-        assert_eq!(told(second, DEAD, &[], 20, true), [("resolved", "x".to_owned())]);
+        for (seconds, is_over) in [(20, 0), (80, 1)] {
+            assert_eq!(told(first, DEAD, &[], seconds, false), []);
+            assert_eq!(told(second, DEAD, &[], seconds, true).len(), is_over);
+        }
     }
 }

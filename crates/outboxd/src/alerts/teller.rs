@@ -1,10 +1,15 @@
 //! Who tells: of what every instance sees only one does. Pure.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
+
+use tokio::time::Instant;
 
 use super::conditions::{Knows, Rule};
 use super::facts::{Facts, Labels};
 use crate::plan::Plan;
+
+const BEATS: &str = "outbox_beat_age_seconds";
 
 /// This instance.
 #[derive(Debug, Clone)]
@@ -15,10 +20,35 @@ pub struct Us {
     pub pipes: BTreeSet<String>,
 }
 
+/// So long those who were heard are taken to be there while nobody can tell: as long as they may be silent.
+const REMEMBERED: Duration = Duration::from_secs(90);
+
+/// Those who are there, as it was last known.
+#[derive(Debug, Default)]
+pub struct Others {
+    living: Vec<(String, String)>,
+    known_at: Option<Instant>,
+}
+
+impl Others {
+    /// Takes in what is known now, and gives those who are there. A database that is away for a moment must not make
+    /// every instance tell what one of them has told.
+    pub fn look(&mut self, facts: &Facts, now: Instant) -> &[(String, String)] {
+        let beats = facts.of(BEATS);
+        let is_unknown = !beats.is_empty() && beats.iter().all(|(_, age)| age.is_nan());
+        if !is_unknown {
+            (self.living, self.known_at) = (living(facts), Some(now));
+        } else if self.known_at.is_none_or(|at| now > at + REMEMBERED) {
+            self.living.clear();
+        }
+        &self.living
+    }
+}
+
 /// Those who were heard lately, each with a pipe that it runs.
-pub fn living(facts: &Facts) -> Vec<(String, String)> {
+fn living(facts: &Facts) -> Vec<(String, String)> {
     let label = |labels: &Labels, name: &str| labels.get(name).cloned().unwrap_or_default();
-    let beats = facts.of("outbox_beat_age_seconds").iter().filter(|(_, age)| *age <= 90.0);
+    let beats = facts.of(BEATS).iter().filter(|(_, age)| *age <= 90.0);
     beats.map(|(labels, _)| (label(labels, "relay"), label(labels, "pipe"))).collect()
 }
 
@@ -97,5 +127,21 @@ mod tests {
              outbox_beat_age_seconds{relay=\"c\",pipe=\"p\"} NaN\n",
         );
         assert_eq!(living(&facts), [("b".to_owned(), "p".to_owned())]);
+    }
+
+    #[test]
+    fn d7_who_was_heard_is_taken_to_be_there_for_90_s_while_nobody_can_tell() {
+        let beat = |age: &str| Facts::parse(&format!("{BEATS}{{relay=\"a\",pipe=\"p\"}} {age}\n"));
+        let (others, start) = (&mut Others::default(), Instant::now());
+        let mut heard =
+            |facts: &Facts, seconds| others.look(facts, start + Duration::from_secs(seconds)).len();
+        assert_eq!(heard(&beat("NaN"), 0), 0, "nothing was ever known");
+        assert_eq!(heard(&beat("5"), 10), 1);
+        assert_eq!(heard(&beat("NaN"), 100), 1);
+        assert_eq!(heard(&beat("NaN"), 101), 0);
+        assert_eq!(heard(&beat("5"), 110), 1);
+        assert_eq!(heard(&beat("91"), 120), 0, "it is known that nothing was heard");
+        assert_eq!(heard(&beat("5"), 130), 1);
+        assert_eq!(heard(&Facts::parse(""), 140), 0, "all have stopped");
     }
 }

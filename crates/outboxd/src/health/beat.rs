@@ -18,6 +18,9 @@ use crate::plan::Plan;
 /// A sign of life is given so often, and when a pipe changes.
 const BEAT: Duration = Duration::from_secs(30);
 
+/// A beat that the database did not take is tried again so soon: three that are missing make us offline.
+const AGAIN: Duration = Duration::from_secs(3);
+
 /// A change is noticed so soon.
 const LOOK: Duration = Duration::from_secs(1);
 
@@ -69,35 +72,36 @@ impl Heart {
     }
 }
 
-/// What was last told, and when.
+/// What was last told, when, and how long that will do.
 struct Told {
     at: Instant,
+    holds: Duration,
     states: Vec<State>,
+}
+
+/// How the last beat failed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Failing {
+    /// It may pass.
+    ForNow,
+    /// Until a person mends it.
+    UntilMended,
 }
 
 /// Beats until the stop, and then says that it was the last time.
 pub async fn beat(heart: Heart, stop: CancellationToken) {
-    let (mut told, mut failing): (Option<Told>, bool) = (None, false);
+    let (mut told, mut failing): (Option<Told>, Option<Failing>) = (None, None);
     loop {
         let beats = heart.health.beats();
         let states: Vec<State> = beats.iter().map(|beat| beat.state).collect();
         if is_due(told.as_ref(), Instant::now(), &states) {
             let Some(written) = stop.run_until_cancelled(heart.write(&beats)).await else { break };
-            match &written {
-                Ok(()) if failing => tracing::info!("other instances see this one again"),
-                Err(error) if !error.is_temporary() => return tell_never(&heart.connection, error),
-                Err(error) if !failing => {
-                    let (database, error) = (&heart.connection.name, error.chain());
-                    tracing::warn!(
-                        database,
-                        error,
-                        "other instances may take this one for offline; trying again"
-                    );
-                }
-                Ok(()) | Err(_) => {}
+            let fails = how_it_failed(&written);
+            if fails != failing {
+                tell(&heart.connection, &written);
             }
-            failing = written.is_err();
-            told = Some(Told { at: Instant::now(), states });
+            failing = fails;
+            told = Some(Told { at: Instant::now(), holds: holds_for(fails), states });
         }
         if stop.run_until_cancelled(sleep(LOOK)).await.is_none() {
             break;
@@ -111,20 +115,36 @@ pub async fn beat(heart: Heart, stop: CancellationToken) {
 
 /// At the start, when a pipe has changed, and every so often.
 fn is_due(told: Option<&Told>, now: Instant, states: &[State]) -> bool {
-    told.is_none_or(|told| told.states != states || now >= told.at + BEAT)
+    told.is_none_or(|told| told.states != states || now >= told.at + told.holds)
 }
 
-/// What only a person can mend: it is not worth a line every time.
-fn tell_never(connection: &Connection, error: &outbox::Error) {
+fn how_it_failed(written: &outbox::Result<()>) -> Option<Failing> {
+    let error = written.as_ref().err()?;
+    Some(if error.is_temporary() { Failing::ForNow } else { Failing::UntilMended })
+}
+
+/// When to beat next. What only a person can mend is tried no more often than a beat is due.
+fn holds_for(failing: Option<Failing>) -> Duration {
+    if failing == Some(Failing::ForNow) { AGAIN } else { BEAT }
+}
+
+/// Told when it changes, for it is not worth a line every time.
+fn tell(connection: &Connection, written: &outbox::Result<()>) {
     let database = &connection.name;
-    if error.kind() == ErrorKind::NotMigrated {
-        tracing::info!(
+    match written {
+        Ok(()) => tracing::info!(database, "other instances see this one again"),
+        Err(error) if error.is_temporary() => {
+            let error = error.chain();
+            tracing::warn!(database, error, "other instances may take this one for offline; trying again");
+        }
+        Err(error) if error.kind() == ErrorKind::NotMigrated => tracing::info!(
             database,
             "other instances do not see this one: the database has no table for it; run `outboxd migrate`"
-        );
-    } else {
-        let (error, help) = (error.chain(), error.advice());
-        tracing::warn!(database, error, help, "other instances do not see this one");
+        ),
+        Err(error) => {
+            let (error, help) = (error.chain(), error.advice());
+            tracing::warn!(database, error, help, "other instances do not see this one; trying again");
+        }
     }
 }
 
@@ -137,9 +157,23 @@ mod tests {
         let now = Instant::now();
         let running = [State::Running, State::Running];
         assert!(is_due(None, now, &running));
-        let told = Told { at: now, states: running.to_vec() };
+        let told = Told { at: now, holds: holds_for(None), states: running.to_vec() };
         assert!(!is_due(Some(&told), now + Duration::from_secs(29), &running));
         assert!(is_due(Some(&told), now + Duration::from_secs(30), &running));
         assert!(is_due(Some(&told), now, &[State::Running, State::Waiting]));
+    }
+
+    #[test]
+    fn d8_a_beat_that_failed_is_tried_again_soon_and_one_that_a_person_must_mend_goes_on_to_be_tried() {
+        let now = Instant::now();
+        for (kind, seconds) in
+            [(ErrorKind::Timeout, 3), (ErrorKind::NotMigrated, 30), (ErrorKind::Denied, 30)]
+        {
+            let failing = how_it_failed(&Err(outbox::Error::new(kind, "no")));
+            let told = Told { at: now, holds: holds_for(failing), states: Vec::new() };
+            assert!(!is_due(Some(&told), now + Duration::from_secs(seconds - 1), &[]), "{kind:?}");
+            assert!(is_due(Some(&told), now + Duration::from_secs(seconds), &[]), "{kind:?}");
+        }
+        assert_eq!(how_it_failed(&Ok(())), None);
     }
 }

@@ -35,7 +35,7 @@ pub async fn look_at_sink(check: Check, pipes: Vec<Arc<Watched>>, stop: Cancella
 }
 
 /// Looks at an outbox again and again, for the figures and for the pipes that read it. Whether it answers those know
-/// themselves.
+/// themselves. The process may go on without these pipes: after the last look nothing is known.
 pub async fn look_at_source(
     log: Log,
     mut stands: Stands,
@@ -53,7 +53,7 @@ pub async fn look_at_source(
             pipe.source_looked_at(lag, pending);
         }
         if stop.run_until_cancelled(tokio::time::sleep(PAUSE)).await.is_none() {
-            return;
+            return stands.tell_end();
         }
     }
 }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use outbox::figures::Figures;
+use outbox::pauses::Pause;
 use outbox::{Pipe, Sink, Source};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
@@ -10,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 use crate::backends::Opened;
 use crate::health::Watched;
 use crate::once::Lane;
-use crate::pauses::Pauses;
+use crate::pauses::{Pauses, sentence};
 use crate::plan::{PipePlan, SourcePlan};
 use crate::traces::Traces;
 use crate::trouble::{Exit, Trouble};
@@ -80,7 +81,12 @@ impl Runner {
         let (mut worst, mut begun) = (Exit::Ok, begun);
         loop {
             let Some(mut round) = begun.take().or_else(|| self.begin(&stop)) else {
-                if self.once || !self.waits(&stop).await {
+                if self.once {
+                    // Paused since it was chosen.
+                    self.pauses.of(name).iter().for_each(|pause| tell_left(name, pause));
+                    return worst;
+                }
+                if !self.waits(&stop).await {
                     return worst;
                 }
                 tracing::info!(pipe = name, "resumed");
@@ -94,6 +100,11 @@ impl Runner {
             round.rest.cancel();
             worst = first_bad(worst, self.end_of(&mut round).await);
             if stop.is_cancelled() {
+                return worst;
+            }
+            if self.once {
+                // Whoever waits for the end knows these lanes only; resumed or not, the rest is for another run.
+                tell_left(name, &pause);
                 return worst;
             }
             self.watched.iter().for_each(|pipe| pipe.rests());
@@ -121,6 +132,12 @@ impl Runner {
         }
         round.worst
     }
+}
+
+/// What is paused is no business of a run that ends by itself.
+pub(super) fn tell_left(pipe: &str, pause: &Pause) {
+    let why = sentence(pause);
+    tracing::warn!(pipe, "left for later: {why}; `outboxd resume {pipe}` lets it go on");
 }
 
 /// What is told is what went wrong first.
@@ -178,5 +195,72 @@ impl LaneRun {
 
     fn ended(&self, why: Option<String>) {
         self.watched.iter().for_each(|pipe| pipe.ended(why.clone()));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Mutex, mpsc};
+    use std::time::Duration;
+
+    use outbox::memory::Recorder;
+    use outbox::{Message, Outcome};
+
+    use super::*;
+    use crate::backends::Log;
+    use crate::plan::Plan;
+
+    /// A runner that ends by itself, over an outbox with one message.
+    async fn runner(file: &std::path::Path, sink: Recorder, pauses: Pauses) -> Runner {
+        let text = format!(
+            "[connections]\nshop = \"sqlite:{}\"\n[sources.orders]\non = \"shop\"\n[sinks.screen]\nstdout = true\n\
+             [pipes.relay]\nfrom = \"orders\"\nto = \"screen\"\n",
+            file.display()
+        );
+        let plan = Plan::parse(file, &text, &|_| None).expect("it is valid").plan;
+        let source = Arc::new(plan.sources["orders"].clone());
+        let log = Log::connect(&source).await.expect("it is there");
+        log.migrate().await.expect("it is ours");
+        log.enqueue(Message::new("order.created", "{}")).await.expect("it can be written");
+        Runner {
+            plan: plan.pipes["relay"].clone(),
+            source,
+            opened: Opened::Log(log),
+            sink: Arc::new(sink),
+            owner: "here:1".to_owned(),
+            watched: None,
+            pauses,
+            traces: None,
+            once: true,
+        }
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_run_that_ends_by_itself_does_not_begin_again_after_a_pause() {
+        let folder = tempfile::tempdir().expect("there is room");
+        let (sink, pauses, stop) = (Recorder::new(), Pauses::default(), CancellationToken::new());
+        let ((asked, is_asked), (go, may_go)) = (mpsc::channel(), mpsc::channel());
+        let (asked, may_go) = (Mutex::new(asked), Mutex::new(may_go));
+        sink.judge_by(move |_| {
+            let _ = asked.lock().map(|asked| asked.send(()));
+            let _ = may_go.lock().map(|go| go.recv_timeout(Duration::from_secs(60)));
+            Outcome::Delivered
+        });
+        let runner = runner(&folder.path().join("shop.db"), sink.clone(), pauses.clone()).await;
+        let round = runner.begin(&stop).expect("it is not paused");
+        let rest = round.rest.clone();
+        let running = tokio::spawn(runner.run(Some(round), stop.clone()));
+        let asked = tokio::task::spawn_blocking(move || is_asked.recv_timeout(Duration::from_secs(60)));
+        asked.await.expect("no panic").expect("the sink is asked");
+        // Paused, and resumed before the last delivery has ended.
+        let at = jiff::Timestamp::UNIX_EPOCH;
+        pauses.put([Pause { pipe: "relay".to_owned(), by: "ann".to_owned(), at, note: None }]);
+        rest.cancelled().await;
+        pauses.put([]);
+        go.send(()).expect("the sink waits");
+        let ended = tokio::time::timeout(Duration::from_secs(60), running).await;
+        assert_eq!(ended.expect("it ends").expect("no panic"), Exit::Ok);
+        assert_eq!(sink.received().len(), 1, "what was begun is finished");
+        stop.cancel();
     }
 }

@@ -8,16 +8,16 @@ use outbox::policy::Backoff;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use super::pipe::{Runner, first_bad};
+use super::pipe::{Runner, first_bad, tell_left};
 use super::upkeep::retain;
 use crate::backends::{Log, Opened};
 use crate::health::{Health, Watched, look_at_source};
 use crate::once;
-use crate::pauses::{Pauses, sentence};
+use crate::pauses::Pauses;
 use crate::plan::{PipePlan, SourcePlan};
 use crate::traces::Traces;
 use crate::trouble::{Exit, Trouble};
-use crate::watch::{Pools, Stands};
+use crate::watch::{Pools, Stands, reachable};
 
 /// How long a source that cannot be opened is left alone.
 pub const RECONNECT: Backoff = Backoff { first: Duration::from_secs(1), most: Duration::from_secs(30) };
@@ -52,6 +52,7 @@ impl SourceWorker {
             Err(trouble) => {
                 tracing::error!(source = self.source.name, "{trouble}; {}", trouble.help());
                 self.watched().for_each(|pipe| pipe.ended(Some(trouble.to_string())));
+                self.tell_reachable(None);
                 return trouble.exit;
             }
         };
@@ -107,12 +108,7 @@ impl SourceWorker {
     fn leave_paused(&mut self) {
         self.pipes.retain(|(pipe, _)| {
             let Some(pause) = self.pauses.of(&pipe.name) else { return true };
-            tracing::warn!(
-                pipe = pipe.name,
-                "left for later: {}; `outboxd resume {}` lets it go on",
-                sentence(&pause),
-                pipe.name
-            );
+            tell_left(&pipe.name, &pause);
             false
         });
     }
@@ -153,6 +149,7 @@ impl SourceWorker {
                 return Err(trouble);
             }
             self.watched().for_each(|pipe| pipe.source_failed(trouble.to_string()));
+            self.tell_reachable(Some(false));
             failures += 1;
             if failures == 1 {
                 tracing::warn!(source = self.source.name, "{trouble}; trying again");
@@ -164,6 +161,13 @@ impl SourceWorker {
         }
     }
 
+    /// Nobody looks at an outbox before it is open, so whoever opens it tells. A broker is looked at in any case.
+    fn tell_reachable(&self, is_reachable: Option<bool>) {
+        if !self.source.is_on_broker() {
+            reachable(&self.source.name, is_reachable);
+        }
+    }
+
     /// A broker is asked only where nobody would wait for it: a pipe does so by itself.
     async fn open(&self) -> outbox::Result<Opened> {
         let opened = Opened::open(&self.source).await?;
@@ -171,5 +175,68 @@ impl SourceWorker {
             opened.check().await?;
         }
         Ok(opened)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use metrics_exporter_prometheus::PrometheusBuilder;
+
+    use super::*;
+    use crate::plan::Plan;
+
+    /// A worker of a source in a database where nobody listens.
+    fn worker(url: &str, stop: &CancellationToken) -> SourceWorker {
+        let text = format!(
+            "[connections]\nshop = \"{url}\"\n[sources.orders]\non = \"shop\"\n[sinks.screen]\nstdout = true\n\
+             [pipes.relay]\nfrom = \"orders\"\nto = \"screen\"\n"
+        );
+        let plan = Plan::parse(Path::new("/srv/outboxd.toml"), &text, &|_| None).expect("it is valid").plan;
+        let pipe = plan.pipes["relay"].clone();
+        SourceWorker {
+            source: Arc::new(plan.sources["orders"].clone()),
+            health: Arc::new(Health::new("here:1", &plan, &[&pipe])),
+            pipes: vec![(pipe, Arc::new(outbox::memory::Recorder::new()))],
+            owner: "here:1".to_owned(),
+            stop: stop.clone(),
+            once: false,
+            pauses: Pauses::default(),
+            is_watched: true,
+            pools: Arc::new(Pools::new(Arc::default())),
+            traces: None,
+        }
+    }
+
+    #[tokio::test]
+    async fn d7_a_database_that_is_down_at_the_start_is_told_as_unreachable() {
+        let recorder = PrometheusBuilder::new().build_recorder();
+        let shown = recorder.handle();
+        let _recorded = metrics::set_default_local_recorder(&recorder);
+        let stop = CancellationToken::new();
+        let worker = worker("postgres://app:x@127.0.0.1:1/shop", &stop);
+        let told = async {
+            while !shown.render().contains("outbox_source_reachable{source=\"orders\"} 0\n") {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+            stop.cancel();
+        };
+        let both = async { tokio::join!(worker.work(), told) };
+        let (exit, ()) = tokio::time::timeout(Duration::from_secs(60), both).await.expect("it is told");
+        assert_eq!(exit, Exit::Ok);
+    }
+
+    #[tokio::test]
+    async fn d7_a_source_that_cannot_be_used_ends_its_pipes_and_is_not_told_as_away() {
+        let recorder = PrometheusBuilder::new().build_recorder();
+        let shown = recorder.handle();
+        let _recorded = metrics::set_default_local_recorder(&recorder);
+        let worker = worker("sqlite:/nowhere/at/all/shop.db", &CancellationToken::new());
+        let health = worker.health.clone();
+        assert_ne!(worker.work().await, Exit::Ok);
+        assert!(shown.render().contains("outbox_source_reachable{source=\"orders\"} NaN\n"));
+        let phase = health.pipe("relay").expect("it is watched").view().phase;
+        assert!(matches!(phase, crate::health::Phase::Ended(Some(_))), "{phase:?}");
     }
 }

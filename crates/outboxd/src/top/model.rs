@@ -131,13 +131,63 @@ pub struct Line {
     count: Option<Count>,
 }
 
+/// Delivered so far, by whoever counts.
+#[derive(Debug, Clone, PartialEq)]
+enum Count {
+    /// The cursors, at every look: a count without change means that nothing was delivered.
+    Live(Tally),
+    /// Each instance for itself, with its beats, which come seldom and not together.
+    Beats(BTreeMap<String, Tally>),
+}
+
 /// Delivered so far, and when, in seconds on the clock of whoever counted.
 #[derive(Debug, Clone, Copy, PartialEq)]
-struct Count {
+struct Tally {
     delivered: u64,
     at: f64,
-    /// Whether a count without change means that nothing was delivered: beats come seldom.
-    is_live: bool,
+    /// In a second, since the tally before.
+    rate: Option<f64>,
+}
+
+impl Tally {
+    /// Goes on from the tally before; `false` if there is no news, and what held goes on to hold.
+    fn follow(&mut self, before: &Self, is_same_within: f64) -> bool {
+        let passed = self.at - before.at;
+        if passed <= is_same_within {
+            *self = *before;
+            return false;
+        }
+        // Fewer than before: somebody began anew, and nobody knows how many it were.
+        #[expect(clippy::cast_precision_loss, reason = "nobody delivers so many between two looks")]
+        let rate = self.delivered.checked_sub(before.delivered).map(|more| more as f64 / passed);
+        self.rate = rate;
+        true
+    }
+}
+
+impl Count {
+    /// Goes on from the count before; `false` if there is no news.
+    fn follow(&mut self, before: &Self) -> bool {
+        match (self, before) {
+            (Self::Live(tally), Self::Live(before)) => tally.follow(before, 0.0),
+            (Self::Beats(tallies), Self::Beats(before)) => {
+                let news = tallies.iter_mut().map(|(instance, tally)| {
+                    before.get(instance).is_some_and(|before| tally.follow(before, SAME_BEAT))
+                });
+                // Every one of them, also after the first that has news.
+                news.filter(|is_news| *is_news).count() > 0
+            }
+            _ => false,
+        }
+    }
+
+    /// The rates that are known, together.
+    fn rate(&self) -> Option<f64> {
+        match self {
+            Self::Live(tally) => tally.rate,
+            Self::Beats(tallies) => tallies.values().filter_map(|tally| tally.rate).reduce(|a, b| a + b),
+        }
+    }
 }
 
 /// All lines, and in which order.
@@ -214,18 +264,10 @@ impl Line {
     /// Goes on from the look before.
     fn follow(&mut self, before: &Self) {
         self.history.clone_from(&before.history);
-        let (Some(old), Some(new)) = (before.count, self.count) else { return };
-        let passed = new.at - old.at;
-        if passed <= if new.is_live { 0.0 } else { SAME_BEAT } {
-            // No news: what held goes on to hold, from the older count on.
-            (self.rate, self.count) = (before.rate, before.count);
-            return;
-        }
-        // Fewer than before: somebody began anew, and nobody knows how many it were.
-        #[expect(clippy::cast_precision_loss, reason = "nobody delivers so many between two looks")]
-        let rate = new.delivered.checked_sub(old.delivered).map(|more| more as f64 / passed);
-        self.rate = rate;
-        self.history.extend(rate);
+        let (Some(old), Some(new)) = (&before.count, &mut self.count) else { return };
+        let is_news = new.follow(old);
+        self.rate = new.rate();
+        self.history.extend(self.rate.filter(|_| is_news));
         if self.history.len() > HISTORY {
             self.history.pop_front();
         }
@@ -322,15 +364,20 @@ fn owner(cursors: &[&CursorTold], instances: &[&InstanceTold]) -> Option<String>
     owners.first().map(|first| if more == 0 { (*first).to_owned() } else { format!("{first} +{more}") })
 }
 
-/// What was delivered: by the cursors if they count, else by what the instances told.
+/// What was delivered: by the cursors if they count, else by what those told who run it.
 fn count(cursors: &[&CursorTold], instances: &[&InstanceTold], at: f64) -> Option<Count> {
     let counted: Option<u64> = cursors.iter().map(|cursor| cursor.delivered).sum();
     if let Some(delivered) = counted.filter(|_| !cursors.is_empty()) {
-        return Some(Count { delivered, at, is_live: true });
+        return Some(Count::Live(Tally { delivered, at, rate: None }));
     }
-    let newest = instances.iter().map(|seen| seen.beat_at).max()?;
-    let delivered = instances.iter().map(|seen| seen.delivered).sum();
-    Some(Count { delivered, at: newest.as_duration().as_secs_f64(), is_live: false })
+    let tally = |seen: &&InstanceTold| {
+        let at = seen.beat_at.as_duration().as_secs_f64();
+        (seen.instance.clone(), Tally { delivered: seen.delivered, at, rate: None })
+    };
+    // Who is gone does not beat any more, and its last rate would hold for ever.
+    let live = instances.iter().filter(|seen| !is_gone(&seen.state));
+    let tallies: BTreeMap<_, _> = live.map(tally).collect();
+    (!tallies.is_empty()).then_some(Count::Beats(tallies))
 }
 
 #[cfg(test)]

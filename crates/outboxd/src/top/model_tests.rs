@@ -85,6 +85,24 @@ fn e7_a_pipe_from_a_broker_is_told_by_its_beats() {
 }
 
 #[test]
+fn e7_the_rates_of_several_instances_are_added_each_by_its_own_beats() {
+    let beat = |name: &str, state: &str, at: &str, delivered| {
+        with(instance("notify", state, &format!("2026-01-31T11:{at}Z"), delivered), "instance", json!(name))
+    };
+    let look = |a: Value, b: Value| (vec![], vec![a, b]);
+    let looks = [
+        look(beat("a", "running", "59:00", 100), beat("b", "running", "58:55", 1_000)),
+        look(beat("a", "running", "59:30", 130), beat("b", "running", "58:55", 1_000)),
+        look(beat("a", "running", "59:30", 130), beat("b", "running", "59:25", 1_060)),
+        look(beat("a", "offline", "59:30", 130), beat("b", "running", "59:25", 1_060)),
+    ];
+    let rates: Vec<_> = (1..=4).map(|count| only(&after(&looks[..count], &["notify"])).rate).collect();
+    assert_eq!(rates, [None, Some(1.0), Some(3.0), Some(2.0)]);
+    let line = only(&after(&looks, &["notify"]));
+    assert_eq!(line.history, VecDeque::from([1.0, 3.0]), "a rate for every beat");
+}
+
+#[test]
 fn e7_how_a_pipe_is() {
     let over = json!("2026-01-31T11:00:00Z");
     let quiet = || with(cursor("p", 0), "lease_until", over.clone());

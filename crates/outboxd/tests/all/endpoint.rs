@@ -69,7 +69,7 @@ impl Endpoint {
 
     /// Waits until so many requests have come.
     pub async fn wait_for(&self, count: usize) -> Vec<Posted> {
-        let give_up_at = Instant::now() + PATIENCE;
+        let give_up_at = Instant::now() + PATIENCE * 2; // An alert is over only after a minute.
         loop {
             let posted = self.posted();
             if posted.len() >= count {
