@@ -10,7 +10,7 @@ use utoipa::ToSchema;
 
 pub use letter::{Dead, Letter, WholeLetter};
 pub use outbox::letters::Act;
-pub use place::{Place, Seen};
+pub use place::{GLANCE, Place, Seen};
 pub use sight::{Acted, Sight};
 pub use wanted::{ActRequest, Picked, Wanted};
 

@@ -97,6 +97,11 @@ impl Wanted {
         texts.chain(&self.ids).try_for_each(|text| check_id(text))
     }
 
+    /// Whether some are asked for by name.
+    pub fn is_named(&self) -> bool {
+        !self.ids.is_empty()
+    }
+
     /// Whether this one is meant.
     pub fn takes(&self, dead: &Dead, now: Timestamp) -> bool {
         let Picked { kind, key, code, older_than, newer_than, .. } = &self.picked;
