@@ -7,7 +7,7 @@ use serde_json::json;
 use utoipa::ToSchema;
 
 use super::messages::check_pipe;
-use super::{Book, Office, Opened, Selection, Tally, written_down};
+use super::{Book, Office, Opened, Selection, Tally, asked, written_down};
 use crate::trouble::Trouble;
 
 /// So many ids may be named at a time.
@@ -22,12 +22,24 @@ pub struct RepairRequest {
     /// Which messages, as in `type:order.* code:NO_ROUTE`.
     pub filter: Option<String>,
     /// These messages.
-    #[serde(default)]
-    #[schema(max_items = 10_000)]
+    #[serde(default, deserialize_with = "asked::ids")]
+    #[schema(min_items = 1, max_items = 10_000)]
     pub ids: Vec<String>,
+    /// All are meant: for whoever neither names ids nor says which.
+    #[serde(default)]
+    pub all: bool,
     /// Only tells how many are meant.
     #[serde(default)]
     pub dry_run: bool,
+}
+
+impl RepairRequest {
+    /// Whether somebody says which messages are meant, or that it is all of them.
+    pub fn is_meant(&self) -> Result<(), Trouble> {
+        let is_filtered = self.filter.as_ref().is_some_and(|filter| !filter.trim().is_empty());
+        let says_which = [self.dry_run, !self.ids.is_empty(), self.source.is_some(), is_filtered];
+        asked::not_all_by_mistake(self.all, &says_which)
+    }
 }
 
 /// What became of something that was to be done.

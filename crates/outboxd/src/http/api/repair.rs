@@ -47,6 +47,7 @@ async fn repair(
     deed: Repair,
     request: RepairRequest,
 ) -> Answered<Changed> {
+    request.is_meant()?;
     let deed = async move {
         let done = ops::repair::repair(&shared.office, deed, &request, &person.name).await?;
         log(&person, done.remark.as_deref());

@@ -50,6 +50,13 @@ pub struct Picked {
 }
 
 impl Picked {
+    /// Whether it narrows down which are meant.
+    fn says_which(&self) -> bool {
+        let Self { source, kind, key, code, older_than, newer_than, most: _ } = self;
+        let texts = [source, kind, key, code];
+        texts.into_iter().any(Option::is_some) || older_than.or(*newer_than).is_some()
+    }
+
     /// So many are looked at.
     pub fn most(&self) -> u32 {
         self.most.map_or(MOST, NonZeroU32::get)
@@ -62,7 +69,8 @@ impl Picked {
 #[schema(as = DeadLettersRequest)]
 pub struct ActRequest {
     /// These letters; without ids all that match.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "asked::ids")]
+    #[schema(min_items = 1)]
     pub ids: Vec<String>,
     /// Which letters.
     #[serde(flatten)]
@@ -71,9 +79,19 @@ pub struct ActRequest {
     #[serde(default, deserialize_with = "asked::rate")]
     #[schema(value_type = Option<String>)]
     pub rate: Option<Pace>,
+    /// All are meant: for whoever neither names ids nor says which.
+    #[serde(default)]
+    pub all: bool,
     /// Only tells what is meant.
     #[serde(default)]
     pub dry_run: bool,
+}
+
+impl ActRequest {
+    /// Whether somebody says which letters are meant, or that it is all of them.
+    pub fn is_meant(&self) -> Result<(), Trouble> {
+        asked::not_all_by_mistake(self.all, &[self.dry_run, !self.ids.is_empty(), self.picked.says_which()])
+    }
 }
 
 /// Which letters are meant.
