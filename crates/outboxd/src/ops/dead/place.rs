@@ -96,10 +96,9 @@ impl<'p> Place<'p> {
     /// What is meant here, oldest first; in a `hurry` not all of what lies at a broker is looked at.
     pub async fn look(&self, office: &Office, wanted: &Wanted, hurry: bool) -> Result<Seen, Trouble> {
         let most = usize::try_from(wanted.picked.most()).unwrap_or(usize::MAX);
-        let glances = hurry && office.is_hurried() && !wanted.is_named();
-        let at_broker = if glances { most.min(GLANCE) } else { most };
+        let glances = (hurry && office.is_hurried()).then_some(GLANCE);
         let seen = match self {
-            Self::Letters(source, letters) => match look_at(office, letters, at_broker).await {
+            Self::Letters(source, letters) => match look_at(office, letters, wanted.depth(glances)).await {
                 // Nothing has died yet where the queue is still to be made.
                 Err(error) if error.kind() == ErrorKind::NotFound => {
                     Ok(Seen { dead: Vec::new(), more: false })
@@ -165,13 +164,25 @@ async fn set_aside(opened: &Opened<'_>, wanted: &Wanted, most: usize) -> outbox:
         limit: PAGE,
         ..Filter::default()
     };
+    let dead_of = |entry| Dead::entry(&opened.source.name, entry);
+    // What is asked for by name is found by its name, however many lie before it.
+    let mut named = Vec::new();
+    for id in wanted.ids() {
+        filter.id = Some(id.into());
+        named.extend(opened.log.admin().list(&filter).await?);
+    }
+    if filter.id.is_some() {
+        // A key keeps its order, in whichever order somebody named them.
+        named.sort_by_key(|entry| entry.position);
+        return Ok(Seen { dead: named.into_iter().map(dead_of).collect(), more: false });
+    }
     let mut dead = Vec::new();
     loop {
         let page = opened.log.admin().list(&filter).await?;
         let Some(last) = page.last().map(|entry| entry.position) else {
             return Ok(Seen { dead, more: false });
         };
-        dead.extend(page.into_iter().map(|entry| Dead::entry(&opened.source.name, entry)));
+        dead.extend(page.into_iter().map(dead_of));
         if dead.len() > most {
             dead.truncate(most);
             return Ok(Seen { dead, more: true });

@@ -115,9 +115,22 @@ impl Wanted {
         texts.chain(&self.ids).try_for_each(|text| check_id(text))
     }
 
-    /// Whether some are asked for by name.
-    pub fn is_named(&self) -> bool {
-        !self.ids.is_empty()
+    /// The ids that are asked for by name.
+    pub fn ids(&self) -> impl Iterator<Item = &str> {
+        self.ids.iter().map(String::as_str)
+    }
+
+    /// So many letters of a broker are looked at. A broker finds a letter only by going through all before it, so what is
+    /// asked for by name has no end but the one that somebody sets; whoever `glances` sees no more than so many.
+    pub fn depth(&self, glances: Option<usize>) -> usize {
+        let most = usize::try_from(self.picked.most()).unwrap_or(usize::MAX);
+        match glances {
+            _ if !self.ids.is_empty() => {
+                self.picked.most.map_or(usize::MAX, |most| usize::try_from(most.get()).unwrap_or(usize::MAX))
+            }
+            Some(few) => most.min(few),
+            None => most,
+        }
     }
 
     /// Whether this one is meant.
@@ -205,6 +218,20 @@ mod tests {
         let wanted = Wanted::new(&["1".into(), "2".into()], none);
         assert_eq!(wanted.missing([&dead("a", "k", "X", 1)]), ["2"]);
         assert_eq!(wanted.to_json(), json!({ "ids": ["1", "2"] }));
+    }
+
+    #[test]
+    fn who_names_letters_looks_at_all_and_who_glances_at_few() {
+        let depth = |ids: &[String], most, glances| {
+            Wanted::new(ids, Picked { most: NonZeroU32::new(most), ..Picked::default() }).depth(glances)
+        };
+        let named = ["1".to_owned()];
+        assert_eq!(
+            (depth(&[], 0, None), depth(&[], 0, Some(500)), depth(&[], 7, Some(500))),
+            (10_000, 500, 7)
+        );
+        assert_eq!((depth(&named, 0, None), depth(&named, 0, Some(500))), (usize::MAX, usize::MAX));
+        assert_eq!(depth(&named, 100_000, Some(500)), 100_000);
     }
 
     #[test]
