@@ -49,6 +49,9 @@ pub struct Changed {
     pub verb: &'static str,
     /// How many messages were meant.
     pub matched: u64,
+    /// There may be more, because counting stopped there.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub at_least: bool,
     /// How many were changed.
     pub changed: u64,
     /// What else somebody should know.
@@ -78,7 +81,7 @@ pub async fn repair(
     };
     let (opened, matched) = office.look(&format!("cannot {verb}"), preview).await?;
     if request.dry_run || matched == 0 {
-        return Ok(Changed { verb, matched, changed: 0, remark: None });
+        return Ok(Changed { verb, matched, at_least: false, changed: 0, remark: None });
     }
     let (book, remark) = book(office, by).await?;
     let ids: Vec<MessageId> = request.ids.iter().map(|id| id.as_str().into()).collect();
@@ -87,7 +90,7 @@ pub async fn repair(
     let changed = Tally::default();
     let act = each(&opened, &filters, (deed, verb), false, &changed);
     let changed = written_down(book.as_ref(), about, &changed, act).await?;
-    Ok(Changed { verb, matched, changed, remark })
+    Ok(Changed { verb, matched, at_least: false, changed, remark })
 }
 
 async fn each(
