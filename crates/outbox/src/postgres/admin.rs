@@ -20,7 +20,8 @@ use crate::message::MessageId;
 pub(super) const PATIENCE: &str = "set local statement_timeout = '15s'";
 
 /// Counts stop at $1, so the cost does not grow with the backlog. Pending rows lie above the floor, or belong to
-/// transactions that s1 saw in progress.
+/// transactions that s1 saw in progress. While a window is open also below what is read of it: rows of transactions that
+/// s2 saw in progress, or that began after it; the latter lie above its own floor.
 const STATUS: &str = "
     select c.name, c.lane, c.lanes, c.owner, c.lease_until, c.delivered, pending.count as pending,
         extract(epoch from clock_timestamp() - least(pending.oldest, set_aside.oldest))::float8 as lag,
@@ -38,6 +39,11 @@ const STATUS: &str = "
              where seq <= greatest(c.floor, c.pos) and seq > c.base and not pg_visible_in_snapshot(xid, c.s1)
                and not (c.s2 is not null and seq <= c.pos and pg_visible_in_snapshot(xid, c.s2))
                and xid = any (array(select pg_snapshot_xip(c.s1) union select pg_snapshot_xip(c.s2)))
+               and (c.lanes = 1 or outbox.lane_of(key, seq, c.lanes) = c.lane)
+             limit $1)
+            union all
+            (select occurred_at from outbox.messages m
+             where seq > greatest(c.floor, c.base, c.next_floor) and seq <= c.pos and xid >= pg_snapshot_xmax(c.s2)
                and (c.lanes = 1 or outbox.lane_of(key, seq, c.lanes) = c.lane)
              limit $1)
         ) as found) as pending

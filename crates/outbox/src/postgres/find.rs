@@ -38,9 +38,9 @@ const MATCHING: &str = "
       and ($9::bigint is null or m.seq > $9) and ($10::bigint is null or m.seq <= $10)";
 
 /// Nothing up to here is pending: what a cursor has not read lies above all of its marks, or belongs to transactions that
-/// it saw in progress.
+/// it saw in progress. While a window is open, what began after it may lie below what is read of it, but above its floor.
 const PENDING_ABOVE: &str = "
-    select min(least(greatest(c.floor, c.base, c.pos), unseen.first - 1))
+    select min(least(greatest(c.floor, c.base, least(c.pos, c.next_floor)), unseen.first - 1))
     from outbox.cursors c
     cross join lateral (
         select min(seq) as first from outbox.messages m
