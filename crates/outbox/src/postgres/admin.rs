@@ -124,6 +124,10 @@ impl Admin for Outbox {
     async fn repair(&self, filter: &Filter, repair: Repair, dry_run: bool) -> Result<u64> {
         let failed = |error| classify(error, "repairing messages");
         let mut tx = self.pool.begin().await.map_err(failed)?;
+        if dry_run {
+            // Who only looks keeps no relay waiting.
+            return find::count_set_aside(&mut tx, filter, repair).await;
+        }
         let lock = sqlx::query(LOCK_CURSORS).bind(&filter.cursor).persistent(false);
         lock.execute(&mut *tx).await.map_err(failed)?;
         let mut chosen = find::set_aside(&mut tx, filter).await?;
@@ -131,8 +135,8 @@ impl Admin for Outbox {
             // What is behind comes by itself, after the one that it waits for.
             chosen.retain(|entry| entry.stand != Stand::Behind);
         }
-        if dry_run || chosen.is_empty() {
-            return Ok(chosen.len() as u64);
+        if chosen.is_empty() {
+            return Ok(0);
         }
         let cursors: Vec<String> = chosen.iter().filter_map(|entry| entry.cursor.clone()).collect();
         let seqs: Vec<i64> = chosen.iter().filter_map(|entry| i64::try_from(entry.position).ok()).collect();
@@ -163,9 +167,11 @@ impl Admin for Outbox {
         let failed = |error| classify(error, "purging the log");
         let age = i64::try_from(age.as_millis()).unwrap_or(i64::MAX);
         let mut tx = self.pool.begin().await.map_err(failed)?;
-        // A replay that comes in between would be promised rows that are about to go.
+        // A replay that comes in between would be promised rows that are about to go. Who only looks takes none, and keeps
+        // no relay waiting.
         let still = "select from outbox.cursors order by name, lane for share";
-        sqlx::query(still).persistent(false).execute(&mut *tx).await.map_err(failed)?;
+        let first = if dry_run { PATIENCE } else { still };
+        sqlx::raw_sql(first).execute(&mut *tx).await.map_err(failed)?;
         let choice = sqlx::query(PURGE_CHOICE).bind(age).bind(i64::from(step)).persistent(false);
         let choice = choice.fetch_all(&mut *tx).await.map_err(failed)?;
         let seqs: Vec<i64> = choice.iter().map(|row| row.get("seq")).collect();

@@ -8,7 +8,7 @@ use super::admin::{PATIENCE, count};
 use super::error::classify;
 use super::row::At;
 use super::undone::{AS_USUAL, BY_INDEX, UNDONE};
-use crate::admin::{Entry, Filter, Page, Stand};
+use crate::admin::{Entry, Filter, Page, Repair, Stand};
 use crate::error::Result;
 use crate::sink::Cause;
 
@@ -86,6 +86,18 @@ pub(super) async fn set_aside(tx: &mut PgConnection, filter: &Filter) -> Result<
     run(tx, SET_ASIDE, filter, Part::of(filter), i64::MAX).await
 }
 
+/// How many of them a repair would change.
+pub(super) async fn count_set_aside(tx: &mut PgConnection, filter: &Filter, repair: Repair) -> Result<u64> {
+    hurry(tx).await?;
+    let failed = |error| classify(error, "counting messages");
+    let Some(id) = id_of(filter) else { return Ok(0) };
+    // What is behind comes by itself, after the one that it waits for.
+    let besides = if repair == Repair::Retry { " and p.state <> 'behind'" } else { "" };
+    let text = format!("select count(*) as found from ({SET_ASIDE}{MATCHING}{besides}) as chosen");
+    let row = bind(text, filter, id, Part::of(filter)).fetch_one(tx).await.map_err(failed)?;
+    count(&row, "found").map_err(failed)
+}
+
 async fn hurry(tx: &mut PgConnection) -> Result<()> {
     let hurried = sqlx::raw_sql(PATIENCE).execute(tx).await;
     hurried.map(drop).map_err(|error| classify(error, "listing messages"))
@@ -156,31 +168,39 @@ async fn run(
     most: i64,
 ) -> Result<Vec<Entry>> {
     let failed = |error| classify(error, "listing messages");
-    let id = match filter.id.as_ref().map(|id| Uuid::parse_str(id.as_str())).transpose() {
-        Ok(id) => id,
-        // No message of ours has such an id.
-        Err(_) => return Ok(Vec::new()),
-    };
+    let Some(id) = id_of(filter) else { return Ok(Vec::new()) };
     let direction = if filter.newest_first { "desc" } else { "asc" };
     let text = format!("{statement}{MATCHING} order by m.seq {direction}, cursor limit $11");
+    let rows = bind(text, filter, id, part).bind(most).fetch_all(tx).await.map_err(failed)?;
+    rows.iter().map(|row| entry(row).map_err(failed)).collect()
+}
+
+/// The id that is asked for, if one is; none if no message of ours can have it.
+#[expect(clippy::option_option, reason = "whether one is asked for, and whether there can be one")]
+fn id_of(filter: &Filter) -> Option<Option<Uuid>> {
+    filter.id.as_ref().map(|id| Uuid::parse_str(id.as_str())).transpose().ok()
+}
+
+/// What [`MATCHING`] and the statements before it ask for.
+fn bind(
+    text: String,
+    filter: &Filter,
+    id: Option<Uuid>,
+    part: Part,
+) -> sqlx::query::Query<'static, sqlx::Postgres, sqlx::postgres::PgArguments> {
     let (name, value) = filter.header.clone().unzip();
-    let rows = sqlx::query(AssertSqlSafe(text))
-        .bind(&filter.cursor)
+    sqlx::query(AssertSqlSafe(text))
+        .bind(filter.cursor.clone())
         .bind(filter.stand.map(Stand::as_str))
         .bind(id)
         .bind(filter.kind.as_deref().map(like))
-        .bind(&filter.key)
-        .bind(&filter.code)
+        .bind(filter.key.clone())
+        .bind(filter.code.clone())
         .bind(name)
         .bind(value)
         .bind(part.above)
         .bind(part.up_to)
-        .bind(most)
         .persistent(false)
-        .fetch_all(tx)
-        .await
-        .map_err(failed)?;
-    rows.iter().map(|row| entry(row).map_err(failed)).collect()
 }
 
 /// A pattern for LIKE: `*` at the end matches any ending, everything else only itself.

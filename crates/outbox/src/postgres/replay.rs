@@ -4,6 +4,7 @@ use sqlx::{PgConnection, Row};
 use uuid::Uuid;
 
 use super::Outbox;
+use super::admin::PATIENCE;
 use super::error::classify;
 use super::row::At;
 use super::window::Snapshot;
@@ -14,9 +15,11 @@ const FIRST_BY_ID: &str = "select seq from outbox.messages where id = $1";
 const FIRST_BY_TIME: &str = "select min(seq) as seq from outbox.messages where occurred_at >= $1";
 const FIRST: &str = "select min(seq) as seq from outbox.messages";
 
-const LOCK: &str = "
-    select lane, lanes, s1::text, floor, base
-    from outbox.cursors where name = $1 order by lane for update";
+const LANES: &str =
+    "select lane, lanes, s1::text, floor, base from outbox.cursors where name = $1 order by lane";
+
+const LOCK: &str =
+    "select lane, lanes, s1::text, floor, base from outbox.cursors where name = $1 order by lane for update";
 
 const FOREIGN: &str = "
     select name from outbox.cursors where system_id <> (select system_identifier from pg_control_system()) limit 1";
@@ -47,8 +50,15 @@ impl Outbox {
     pub(super) async fn replay_from(&self, cursor: &str, from: &ReplayFrom, dry_run: bool) -> Result<u64> {
         let failed = |error| classify(error, format_args!("replaying on cursor '{cursor}'"));
         let mut tx = self.pool.begin().await.map_err(failed)?;
+        // Who only looks keeps no relay waiting.
+        let lanes = if dry_run {
+            sqlx::raw_sql(PATIENCE).execute(&mut *tx).await.map_err(failed)?;
+            LANES
+        } else {
+            LOCK
+        };
         let lanes =
-            sqlx::query(LOCK).bind(cursor).persistent(false).fetch_all(&mut *tx).await.map_err(failed)?;
+            sqlx::query(lanes).bind(cursor).persistent(false).fetch_all(&mut *tx).await.map_err(failed)?;
         if lanes.is_empty() {
             return Err(Error::new(ErrorKind::NotFound, format!("there is no cursor '{cursor}'")));
         }
@@ -78,6 +88,9 @@ impl Outbox {
             let counted = sqlx::query(COUNT).bind(&snapshot).bind(floor).bind(lanes).bind(lane);
             let counted = counted.persistent(false).fetch_one(&mut *tx).await.map_err(failed)?;
             count += u64::try_from(counted.get::<i64, _>(0)).unwrap_or(0);
+            if dry_run {
+                continue;
+            }
             let unpark =
                 sqlx::query(UNPARK).bind(cursor).bind(&snapshot).bind(floor).bind(lane).persistent(false);
             unpark.execute(&mut *tx).await.map_err(failed)?;

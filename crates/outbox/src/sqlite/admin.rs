@@ -41,23 +41,26 @@ impl Admin for Outbox {
 
     async fn repair(&self, filter: &Filter, repair: Repair, dry_run: bool) -> Result<u64> {
         let from = error::from(&self.pool);
+        if dry_run {
+            return mendable(&self.pool, filter, repair).await.map_err(&from);
+        }
         let mut tx = self.pool.begin_with("BEGIN IMMEDIATE").await.map_err(&from)?;
         let repaired = mend(&mut tx, filter, repair).await.map_err(&from)?;
-        if !dry_run {
-            tx.commit().await.map_err(&from)?;
-        }
+        tx.commit().await.map_err(&from)?;
         Ok(repaired)
     }
 
     async fn replay(&self, cursor: &str, from: &ReplayFrom, dry_run: bool) -> Result<u64> {
         let Some(start) = self.replay_start(cursor, from).await? else { return Ok(0) };
         let classify = error::from(&self.pool);
+        if dry_run {
+            let mut conn = self.pool.acquire().await.map_err(&classify)?;
+            return repeated(&mut conn, start).await.map_err(&classify);
+        }
         let mut tx = self.pool.begin_with("BEGIN IMMEDIATE").await.map_err(&classify)?;
         let count = rewind(&mut tx, cursor, start).await.map_err(&classify)?;
-        if !dry_run {
-            tx.commit().await.map_err(&classify)?;
-            tracing::info!(cursor, from = start, count, "the cursor was moved back");
-        }
+        tx.commit().await.map_err(&classify)?;
+        tracing::info!(cursor, from = start, count, "the cursor was moved back");
         Ok(count)
     }
 
@@ -175,11 +178,7 @@ async fn mend(tx: &mut SqliteConnection, filter: &Filter, repair: Repair) -> sql
         Repair::Skip => "DELETE FROM outbox_parked",
     });
     query.push(" WHERE (cursor, seq) IN (SELECT p.cursor, p.seq ");
-    find::push_parked(&mut query, filter);
-    if repair == Repair::Retry {
-        // One that is behind has nothing to retry: it goes when the one before it has gone.
-        query.push(" AND p.state <> 'behind'");
-    }
+    push_mendable(&mut query, filter, repair);
     query.push(") RETURNING cursor, key, CAST(unixepoch('now', 'subsec') * 1000 AS INTEGER) AS now");
     let rows = query.build().fetch_all(&mut *tx).await?;
     let mut touched: BTreeMap<String, Vec<String>> = BTreeMap::new();
@@ -199,6 +198,23 @@ async fn mend(tx: &mut SqliteConnection, filter: &Filter, repair: Repair) -> sql
         sql::promote(tx, cursor, &keys, now).await?;
     }
     Ok(u64::try_from(rows.len()).unwrap_or(u64::MAX))
+}
+
+/// What a repair changes.
+fn push_mendable(query: &mut QueryBuilder<Sqlite>, filter: &Filter, repair: Repair) {
+    find::push_parked(query, filter);
+    if repair == Repair::Retry {
+        // One that is behind has nothing to retry: it goes when the one before it has gone.
+        query.push(" AND p.state <> 'behind'");
+    }
+}
+
+/// How many that are. Who only looks keeps nobody from writing.
+async fn mendable(pool: &SqlitePool, filter: &Filter, repair: Repair) -> sqlx::Result<u64> {
+    let mut query = QueryBuilder::new("SELECT count(*) ");
+    push_mendable(&mut query, filter, repair);
+    let (count,): (i64,) = query.build_query_as().fetch_one(pool).await?;
+    Ok(u64::try_from(count).unwrap_or(0))
 }
 
 impl Outbox {
@@ -256,9 +272,14 @@ async fn rewind(tx: &mut SqliteConnection, cursor: &str, start: i64) -> sqlx::Re
         .bind(start)
         .execute(&mut *tx)
         .await?;
+    repeated(tx, start).await
+}
+
+/// How many messages come from there on.
+async fn repeated(conn: &mut SqliteConnection, start: i64) -> sqlx::Result<u64> {
     let count: i64 = sqlx::query_scalar("SELECT count(*) FROM outbox_messages WHERE seq >= ?")
         .bind(start)
-        .fetch_one(&mut *tx)
+        .fetch_one(conn)
         .await?;
     Ok(u64::try_from(count).unwrap_or(0))
 }

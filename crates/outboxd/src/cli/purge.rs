@@ -5,7 +5,7 @@ use super::consent::{Answer, ask, messages};
 use super::output::Output;
 use super::progress::counter;
 use crate::ops::Office;
-use crate::ops::purge::{self, COUNTED, PurgeRequest};
+use crate::ops::purge::{self, PurgeRequest};
 use crate::quantity::show_duration;
 use crate::trouble::Exit;
 
@@ -14,7 +14,7 @@ pub async fn purge(args: &PurgeArgs, office: &Office, output: &mut Output) -> an
     let (source, by, age) = (args.source.as_deref(), args.by.name(), show_duration(args.older_than));
     let mut request = PurgeRequest { older_than: age.clone(), dry_run: true };
     let mut told = purge::purge(office, source, &request, &by, &|_| ()).await?;
-    let more = if told.matched >= u64::from(COUNTED) { " or more" } else { "" };
+    let more = if told.at_least { " or more" } else { "" };
     let meant = format!("{}{more}", messages(told.matched));
     let answer = ask(&format!("remove {meant} older than {age}"), told.matched, args.consent, output)?;
     if answer == Answer::Yes {

@@ -22,6 +22,7 @@ pub async fn repair(
         filter: Some(args.selection.filter()?.to_string()),
         ids: args.ids.clone(),
         dry_run: true,
+        ..RepairRequest::default()
     };
     let mut told = repair::repair(office, deed, &request, &by).await?;
     let meant = messages(told.matched);

@@ -46,11 +46,15 @@ impl Book {
 
     /// The same for what is done to outboxes, which were there before the book. Where nobody has chosen a place for it,
     /// and the one database that there is has no tables of ours, as with mapped tables, they go on without; then this
-    /// says so.
+    /// says so. Not so over HTTP, where only the book knows who did it: there nothing is done without.
     pub async fn open_if_there(office: &Office, by: &str) -> Result<Result<Self, String>, Trouble> {
         let book = office.book(by).await?;
         match book.audit.list(&Filter { limit: 1, ..Filter::default() }).await {
             Ok(_) => Ok(Ok(book)),
+            Err(error) if error.kind() == ErrorKind::NotMigrated && office.is_hurried() => {
+                let trouble = no_book(&book.connection, &error);
+                Err(Trouble::new(Exit::Config, trouble.to_string(), trouble.help()))
+            }
             Err(error) if error.kind() == ErrorKind::NotMigrated && !is_chosen(&office.plan) => {
                 Ok(Err(format!(
                     "not written down who did this: add [audit] with on = \"{}\" and run `outboxd migrate`",

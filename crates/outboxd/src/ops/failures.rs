@@ -143,7 +143,7 @@ type Looked = (Vec<Failed>, bool);
 
 async fn at_source(office: &Office, source: &SourcePlan) -> Result<Looked, Trouble> {
     let wanted = Wanted::new(&[], Picked { most: Some(MOST), ..Picked::default() });
-    let seen = dead::Place::open(office, source).await?.look(&wanted).await?;
+    let seen = dead::Place::open(office, source).await?.look(office, &wanted, true).await?;
     let place = |dead: &Dead| match place_of(source) {
         Place::Outbox { source, .. } => Place::Outbox { source, pipe: dead.pipe.clone() },
         other => other,

@@ -13,6 +13,7 @@ pub mod errors;
 pub mod failures;
 pub mod filter;
 pub mod instances;
+mod looks;
 pub mod messages;
 pub mod pause;
 pub mod pipes;
@@ -42,6 +43,7 @@ use crate::trouble::{Exit, Trouble};
 pub use book::{Book, Tally, written_down};
 pub use choose::{choose, choose_one, choose_outboxes, log_options};
 pub use filter::Selection;
+pub use looks::Looks;
 
 /// Is told how many are done, again and again.
 pub type Tell<'t> = &'t (dyn Fn(u64) + Send + Sync);
@@ -59,6 +61,8 @@ pub struct Office {
     pub warnings: Vec<Mistake>,
     logs: Mutex<BTreeMap<String, Log>>,
     patience: Option<Duration>,
+    /// Looks at brokers.
+    pub looks: Looks,
     /// What the pipes of this process follow, if it has any.
     following: Pauses,
 }
@@ -86,9 +90,9 @@ impl Office {
 
     /// For a process that answers many: what takes longer than 2 s is given up.
     pub fn serving(plan: Arc<Plan>, databases: Arc<Databases>) -> Self {
-        let (logs, following) = (Mutex::default(), Pauses::default());
+        let (logs, looks, following) = (Mutex::default(), Looks::default(), Pauses::default());
         let warnings = Vec::new();
-        Self { plan, databases, warnings, logs, patience: Some(PATIENCE), following }
+        Self { plan, databases, warnings, logs, patience: Some(PATIENCE), looks, following }
     }
 
     /// With what was to be said about the configuration.

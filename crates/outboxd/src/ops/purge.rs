@@ -14,8 +14,8 @@ use crate::trouble::Trouble;
 /// Small enough that nobody waits for it, large enough to get on.
 const STEP: u32 = 1_000;
 
-/// Where counting stops.
-pub const COUNTED: u32 = 10_000;
+/// Where counting stops, in each source.
+const COUNTED: u32 = 10_000;
 
 /// What to remove.
 #[derive(Debug, Clone, Deserialize, ToSchema)]
@@ -41,12 +41,12 @@ pub async fn purge(
         .map_err(|rule| Trouble::usage(format!("older_than: {rule}"), "write it as in 30d"))?;
     let preview = async {
         let opened = office.open_all(source).await?;
-        let matched = count(&opened, older_than).await?;
-        Ok((opened, matched))
+        let counted = count(&opened, older_than).await?;
+        Ok((opened, counted))
     };
-    let (opened, matched) = office.look("cannot purge", preview).await?;
+    let (opened, (matched, at_least)) = office.look("cannot purge", preview).await?;
     if request.dry_run || matched == 0 {
-        return Ok(Changed { verb: "purge", matched, changed: 0, remark: None });
+        return Ok(Changed { verb: "purge", matched, at_least, changed: 0, remark: None });
     }
     let (book, remark) = book(office, by).await?;
     let detail = json!({ "older_than": show_duration(older_than), "matched": matched });
@@ -54,16 +54,19 @@ pub async fn purge(
     let act = remove(&opened, older_than, &tally, tell);
     let about = ("purge", &*target(&opened), &[][..], detail);
     let changed = written_down(book.as_ref(), about, &tally, act).await?;
-    Ok(Changed { verb: "purge", matched, changed, remark })
+    Ok(Changed { verb: "purge", matched, at_least, changed, remark })
 }
 
-async fn count(opened: &[Opened<'_>], older_than: Duration) -> Result<u64, Trouble> {
-    let mut matched = 0;
+/// How many, and whether there may be more.
+async fn count(opened: &[Opened<'_>], older_than: Duration) -> Result<(u64, bool), Trouble> {
+    let (mut matched, mut at_least) = (0, false);
     for source in opened {
         let counted = source.log.admin().purge(older_than, COUNTED, true).await;
-        matched += counted.map_err(|error| source.trouble("cannot purge", &error))?;
+        let counted = counted.map_err(|error| source.trouble("cannot purge", &error))?;
+        matched += counted;
+        at_least |= counted >= u64::from(COUNTED);
     }
-    Ok(matched)
+    Ok((matched, at_least))
 }
 
 async fn remove(

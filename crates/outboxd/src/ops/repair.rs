@@ -7,7 +7,7 @@ use serde_json::json;
 use utoipa::ToSchema;
 
 use super::messages::check_pipe;
-use super::{Book, Office, Opened, Selection, Tally, written_down};
+use super::{Book, Office, Opened, Selection, Tally, asked, written_down};
 use crate::trouble::Trouble;
 
 /// So many ids may be named at a time.
@@ -22,12 +22,24 @@ pub struct RepairRequest {
     /// Which messages, as in `type:order.* code:NO_ROUTE`.
     pub filter: Option<String>,
     /// These messages.
-    #[serde(default)]
-    #[schema(max_items = 10_000)]
+    #[serde(default, deserialize_with = "asked::ids")]
+    #[schema(min_items = 1, max_items = 10_000)]
     pub ids: Vec<String>,
+    /// All are meant: for whoever neither names ids nor says which.
+    #[serde(default)]
+    pub all: bool,
     /// Only tells how many are meant.
     #[serde(default)]
     pub dry_run: bool,
+}
+
+impl RepairRequest {
+    /// Whether somebody says which messages are meant, or that it is all of them.
+    pub fn is_meant(&self) -> Result<(), Trouble> {
+        let is_filtered = self.filter.as_ref().is_some_and(|filter| !filter.trim().is_empty());
+        let says_which = [self.dry_run, !self.ids.is_empty(), self.source.is_some(), is_filtered];
+        asked::not_all_by_mistake(self.all, &says_which)
+    }
 }
 
 /// What became of something that was to be done.
@@ -37,6 +49,9 @@ pub struct Changed {
     pub verb: &'static str,
     /// How many messages were meant.
     pub matched: u64,
+    /// There may be more, because counting stopped there.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub at_least: bool,
     /// How many were changed.
     pub changed: u64,
     /// What else somebody should know.
@@ -66,7 +81,7 @@ pub async fn repair(
     };
     let (opened, matched) = office.look(&format!("cannot {verb}"), preview).await?;
     if request.dry_run || matched == 0 {
-        return Ok(Changed { verb, matched, changed: 0, remark: None });
+        return Ok(Changed { verb, matched, at_least: false, changed: 0, remark: None });
     }
     let (book, remark) = book(office, by).await?;
     let ids: Vec<MessageId> = request.ids.iter().map(|id| id.as_str().into()).collect();
@@ -75,7 +90,7 @@ pub async fn repair(
     let changed = Tally::default();
     let act = each(&opened, &filters, (deed, verb), false, &changed);
     let changed = written_down(book.as_ref(), about, &changed, act).await?;
-    Ok(Changed { verb, matched, changed, remark })
+    Ok(Changed { verb, matched, at_least: false, changed, remark })
 }
 
 async fn each(

@@ -6,10 +6,12 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use outbox::{Message, MessageId};
 use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::json;
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
-use super::{Office, choose_one, log_options};
+use super::repair::book;
+use super::{Office, Tally, choose_one, log_options, written_down};
 use crate::plan::SourcePlan;
 use crate::trouble::Trouble;
 
@@ -92,6 +94,22 @@ pub async fn send(office: &Office, source: Option<&str>, message: Message) -> Re
     let (source, _) = log_to_send(office, source)?;
     let opened = office.open(source).await?;
     let id = opened.log.enqueue(message).await.map_err(|error| opened.trouble("cannot send", &error))?;
+    Ok(Sent { source: source.name.clone(), id })
+}
+
+/// The same, written down with who did it.
+pub async fn send_by(office: &Office, source: &str, message: Message, by: &str) -> Result<Sent, Trouble> {
+    let (source, _) = log_to_send(office, Some(source))?;
+    let (book, _) = book(office, by).await?;
+    let (id, tally) = (message.id.clone(), Tally::default());
+    let detail = json!({ "type": message.kind, "key": message.key });
+    let act = async {
+        send(office, Some(&source.name), message).await?;
+        tally.add(1);
+        Ok(())
+    };
+    let about = ("send", &*source.name, std::slice::from_ref(&id), detail);
+    written_down(book.as_ref(), about, &tally, act).await?;
     Ok(Sent { source: source.name.clone(), id })
 }
 

@@ -1,6 +1,7 @@
 //! PostgreSQL: the suites, directly and through a pooler, and what only this backend promises.
 
 mod failover;
+mod looking;
 mod reading;
 mod sharing;
 mod writing;

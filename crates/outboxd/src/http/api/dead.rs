@@ -96,6 +96,7 @@ async fn act(
     act: Act,
     request: ActRequest,
 ) -> Answered<Acted> {
+    request.is_meant()?;
     let office = shared.office.clone();
     to_the_end(async move { dead::act(&office, act, request, &person.name, &|_| ()).await }).await
 }

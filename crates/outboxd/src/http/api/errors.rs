@@ -67,6 +67,7 @@ async fn retry(
     State(shared): State<Arc<Shared>>,
     Body(request): Body<RetryRequest>,
 ) -> Answered<Settled> {
+    request.is_meant()?;
     let office = shared.office.clone();
     to_the_end(async move { errors::retry(&office, request, &person.name, &|_| ()).await }).await
 }
@@ -81,6 +82,7 @@ async fn resolve(
     State(shared): State<Arc<Shared>>,
     Body(request): Body<ResolveRequest>,
 ) -> Answered<Settled> {
+    request.is_meant()?;
     let office = shared.office.clone();
     to_the_end(async move { errors::resolve(&office, request, &person.name, &|_| ()).await }).await
 }

@@ -47,6 +47,7 @@ async fn repair(
     deed: Repair,
     request: RepairRequest,
 ) -> Answered<Changed> {
+    request.is_meant()?;
     let deed = async move {
         let done = ops::repair::repair(&shared.office, deed, &request, &person.name).await?;
         log(&person, done.remark.as_deref());
@@ -71,12 +72,12 @@ fn log(person: &Person, remark: Option<&str>) {
 ))]
 pub(super) async fn send(
     State(shared): State<Arc<Shared>>,
-    _: Operator,
+    Operator(person): Operator,
     At(source): At<String>,
     Body(request): Body<SendRequest>,
 ) -> Answered<Sent> {
     let message = request.into_message()?;
-    to_the_end(async move { ops::send::send(&shared.office, Some(&source), message).await }).await
+    to_the_end(async move { ops::send::send_by(&shared.office, &source, message, &person.name).await }).await
 }
 
 /// Moves a pipe back, so that messages come again.

@@ -57,7 +57,7 @@ impl Deed {
         let verb = if self.verb == "retry" { Repair::Retry } else { Repair::Skip };
         let (source, filter) = (asked(&self.name), asked(&self.filter));
         let request =
-            RepairRequest { source: source.clone(), filter: filter.clone(), ids: Vec::new(), dry_run };
+            RepairRequest { source: source.clone(), filter: filter.clone(), dry_run, ..Default::default() };
         let changed = repair(office, verb, &request, by).await?;
         let mut meant = Meant {
             matched: changed.matched,
@@ -87,7 +87,8 @@ impl Deed {
         let ids = asked(&self.id).into_iter().collect();
         let act = if self.verb == "retry" { Act::Return } else { Act::Discard };
         let acted =
-            dead::act(office, act, ActRequest { ids, picked, rate: None, dry_run }, by, &|_| {}).await?;
+            dead::act(office, act, ActRequest { ids, picked, dry_run, ..Default::default() }, by, &|_| {})
+                .await?;
         let sample = acted.ids.iter().take(SAMPLE as usize).map(ToString::to_string).collect();
         let remark = (!acted.gone.is_empty()).then(|| format!("{} had gone already", acted.gone.len()));
         Ok(Meant {
@@ -109,10 +110,11 @@ impl Deed {
         };
         let ids: Vec<String> = asked(&self.id).into_iter().collect();
         let settled = if self.verb == "retry" {
-            let request = RetryRequest { ids, chosen, rate: None, dry_run };
+            let request = RetryRequest { ids, chosen, dry_run, ..Default::default() };
             errors::retry(office, request, by, &|_| {}).await?
         } else {
-            let request = ResolveRequest { ids, chosen, note: asked(&self.note), dry_run };
+            let request =
+                ResolveRequest { ids, chosen, note: asked(&self.note), dry_run, ..Default::default() };
             errors::resolve(office, request, by, &|_| {}).await?
         };
         Ok(Meant {

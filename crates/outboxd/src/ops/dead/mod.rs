@@ -10,7 +10,7 @@ use utoipa::ToSchema;
 
 pub use letter::{Dead, Letter, WholeLetter};
 pub use outbox::letters::Act;
-pub use place::{Place, Seen};
+pub use place::{GLANCE, Place, Seen};
 pub use sight::{Acted, Sight};
 pub use wanted::{ActRequest, Picked, Wanted};
 
@@ -85,7 +85,7 @@ pub async fn act(
     by: &str,
     tell: Tell<'_>,
 ) -> Result<Acted, Trouble> {
-    let ActRequest { ids, picked, rate, dry_run } = request;
+    let ActRequest { ids, picked, rate, dry_run, .. } = request;
     let sight = Sight::look_long(office, Wanted::new(&ids, picked)).await?.whole_or_nothing()?;
     if dry_run || sight.matched() == 0 {
         return Ok(sight.only_looked(act));

@@ -1,9 +1,11 @@
 //! Where dead letters lie: at a broker, or set aside in an outbox.
 
+use std::sync::Arc;
+
 use futures_util::future::join_all;
 use jiff::Timestamp;
 use outbox::admin::{Filter, Repair, Stand};
-use outbox::letters::{Act, Acted, DeadLetters, Deed, Pace};
+use outbox::letters::{Act, Acted, DeadLetters, Deed, Looked, Pace};
 use outbox::{ErrorKind, MessageId};
 use tokio::time::{Instant, sleep_until};
 
@@ -16,10 +18,13 @@ use crate::trouble::Trouble;
 /// An outbox is asked for so many at a time.
 const PAGE: u32 = 1_000;
 
+/// So many letters of a broker are looked at for somebody who sits before a page: each is taken and put back.
+pub const GLANCE: usize = 500;
+
 /// Something that keeps dead letters.
 pub enum Place<'p> {
     /// A queue or topic at a broker.
-    Letters(&'p SourcePlan, Box<dyn DeadLetters>),
+    Letters(&'p SourcePlan, Arc<dyn DeadLetters>),
     /// An outbox, which sets aside what is dead on a pipe.
     Outbox(Opened<'p>),
 }
@@ -42,7 +47,7 @@ pub async fn places<'o>(
     let looks = sources.into_iter().map(|source| {
         let look = async {
             let place = Place::open(office, source).await?;
-            let seen = place.look(wanted).await?;
+            let seen = place.look(office, wanted, hurry).await?;
             Ok((place, seen))
         };
         let doing = format!("cannot look at the dead letters of '{}'", source.name);
@@ -62,7 +67,7 @@ impl<'p> Place<'p> {
     /// Where the dead letters of a source lie.
     pub async fn open(office: &Office, source: &'p SourcePlan) -> Result<Self, Trouble> {
         match backends::letters(source) {
-            Some(Ok(letters)) => Ok(Self::Letters(source, letters)),
+            Some(Ok(letters)) => Ok(Self::Letters(source, letters.into())),
             Some(Err(error)) => Err(Trouble::at_source("cannot read the dead letters", source, &error)),
             None => office.open(source).await.map(Self::Outbox),
         }
@@ -88,11 +93,12 @@ impl<'p> Place<'p> {
         Trouble::at_source(doing, self.source(), error)
     }
 
-    /// What is meant here, oldest first.
-    pub async fn look(&self, wanted: &Wanted) -> Result<Seen, Trouble> {
+    /// What is meant here, oldest first; in a `hurry` not all of what lies at a broker is looked at.
+    pub async fn look(&self, office: &Office, wanted: &Wanted, hurry: bool) -> Result<Seen, Trouble> {
         let most = usize::try_from(wanted.picked.most()).unwrap_or(usize::MAX);
+        let glances = (hurry && office.is_hurried()).then_some(GLANCE);
         let seen = match self {
-            Self::Letters(source, letters) => match letters.look(most).await {
+            Self::Letters(source, letters) => match look_at(office, letters, wanted.depth(glances)).await {
                 // Nothing has died yet where the queue is still to be made.
                 Err(error) if error.kind() == ErrorKind::NotFound => {
                     Ok(Seen { dead: Vec::new(), more: false })
@@ -142,6 +148,12 @@ impl<'p> Place<'p> {
     }
 }
 
+/// Looks at a broker, to the end.
+async fn look_at(office: &Office, letters: &Arc<dyn DeadLetters>, most: usize) -> outbox::Result<Looked> {
+    let theirs = letters.clone();
+    office.looks.to_the_end(letters.place(), async move { theirs.look(most).await }).await
+}
+
 async fn set_aside(opened: &Opened<'_>, wanted: &Wanted, most: usize) -> outbox::Result<Seen> {
     let picked = &wanted.picked;
     let mut filter = Filter {
@@ -152,13 +164,25 @@ async fn set_aside(opened: &Opened<'_>, wanted: &Wanted, most: usize) -> outbox:
         limit: PAGE,
         ..Filter::default()
     };
+    let dead_of = |entry| Dead::entry(&opened.source.name, entry);
+    // What is asked for by name is found by its name, however many lie before it.
+    let mut named = Vec::new();
+    for id in wanted.ids() {
+        filter.id = Some(id.into());
+        named.extend(opened.log.admin().list(&filter).await?);
+    }
+    if filter.id.is_some() {
+        // A key keeps its order, in whichever order somebody named them.
+        named.sort_by_key(|entry| entry.position);
+        return Ok(Seen { dead: named.into_iter().map(dead_of).collect(), more: false });
+    }
     let mut dead = Vec::new();
     loop {
         let page = opened.log.admin().list(&filter).await?;
         let Some(last) = page.last().map(|entry| entry.position) else {
             return Ok(Seen { dead, more: false });
         };
-        dead.extend(page.into_iter().map(|entry| Dead::entry(&opened.source.name, entry)));
+        dead.extend(page.into_iter().map(dead_of));
         if dead.len() > most {
             dead.truncate(most);
             return Ok(Seen { dead, more: true });

@@ -50,6 +50,13 @@ pub struct Picked {
 }
 
 impl Picked {
+    /// Whether it narrows down which are meant.
+    fn says_which(&self) -> bool {
+        let Self { source, kind, key, code, older_than, newer_than, most: _ } = self;
+        let texts = [source, kind, key, code];
+        texts.into_iter().any(Option::is_some) || older_than.or(*newer_than).is_some()
+    }
+
     /// So many are looked at.
     pub fn most(&self) -> u32 {
         self.most.map_or(MOST, NonZeroU32::get)
@@ -62,7 +69,8 @@ impl Picked {
 #[schema(as = DeadLettersRequest)]
 pub struct ActRequest {
     /// These letters; without ids all that match.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "asked::ids")]
+    #[schema(min_items = 1)]
     pub ids: Vec<String>,
     /// Which letters.
     #[serde(flatten)]
@@ -71,9 +79,19 @@ pub struct ActRequest {
     #[serde(default, deserialize_with = "asked::rate")]
     #[schema(value_type = Option<String>)]
     pub rate: Option<Pace>,
+    /// All are meant: for whoever neither names ids nor says which.
+    #[serde(default)]
+    pub all: bool,
     /// Only tells what is meant.
     #[serde(default)]
     pub dry_run: bool,
+}
+
+impl ActRequest {
+    /// Whether somebody says which letters are meant, or that it is all of them.
+    pub fn is_meant(&self) -> Result<(), Trouble> {
+        asked::not_all_by_mistake(self.all, &[self.dry_run, !self.ids.is_empty(), self.picked.says_which()])
+    }
 }
 
 /// Which letters are meant.
@@ -95,6 +113,24 @@ impl Wanted {
         let Picked { source, kind, key, code, .. } = &self.picked;
         let texts = [source, kind, key, code].into_iter().flatten();
         texts.chain(&self.ids).try_for_each(|text| check_id(text))
+    }
+
+    /// The ids that are asked for by name.
+    pub fn ids(&self) -> impl Iterator<Item = &str> {
+        self.ids.iter().map(String::as_str)
+    }
+
+    /// So many letters of a broker are looked at. A broker finds a letter only by going through all before it, so what is
+    /// asked for by name has no end but the one that somebody sets; whoever `glances` sees no more than so many.
+    pub fn depth(&self, glances: Option<usize>) -> usize {
+        let most = usize::try_from(self.picked.most()).unwrap_or(usize::MAX);
+        match glances {
+            _ if !self.ids.is_empty() => {
+                self.picked.most.map_or(usize::MAX, |most| usize::try_from(most.get()).unwrap_or(usize::MAX))
+            }
+            Some(few) => most.min(few),
+            None => most,
+        }
     }
 
     /// Whether this one is meant.
@@ -182,6 +218,20 @@ mod tests {
         let wanted = Wanted::new(&["1".into(), "2".into()], none);
         assert_eq!(wanted.missing([&dead("a", "k", "X", 1)]), ["2"]);
         assert_eq!(wanted.to_json(), json!({ "ids": ["1", "2"] }));
+    }
+
+    #[test]
+    fn who_names_letters_looks_at_all_and_who_glances_at_few() {
+        let depth = |ids: &[String], most, glances| {
+            Wanted::new(ids, Picked { most: NonZeroU32::new(most), ..Picked::default() }).depth(glances)
+        };
+        let named = ["1".to_owned()];
+        assert_eq!(
+            (depth(&[], 0, None), depth(&[], 0, Some(500)), depth(&[], 7, Some(500))),
+            (10_000, 500, 7)
+        );
+        assert_eq!((depth(&named, 0, None), depth(&named, 0, Some(500))), (usize::MAX, usize::MAX));
+        assert_eq!(depth(&named, 100_000, Some(500)), 100_000);
     }
 
     #[test]

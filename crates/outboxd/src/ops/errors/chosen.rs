@@ -87,6 +87,13 @@ impl Chosen {
         usize::try_from(self.most.map_or(MOST, NonZeroU32::get)).unwrap_or(usize::MAX)
     }
 
+    /// Whether it narrows down which are meant.
+    pub fn says_which(&self) -> bool {
+        let Self { sink, kind, key, code, origin, older_than, newer_than, state: _, most: _ } = self;
+        let texts = [sink, kind, key, code, origin];
+        texts.into_iter().any(Option::is_some) || older_than.or(*newer_than).is_some()
+    }
+
     /// Whether there can be such errors.
     pub fn check(&self, ids: &[String]) -> Result<(), Trouble> {
         let Self { sink, kind, key, code, origin, .. } = self;

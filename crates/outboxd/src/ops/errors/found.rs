@@ -145,8 +145,7 @@ impl<'o> Found<'o> {
                 for record in records {
                     sleep_until(next).await;
                     next += deed.each();
-                    self.settle(&mut deed, desk, record, by).await?;
-                    tally.add(1);
+                    tally.add(self.settle(&mut deed, desk, record, by).await?.into());
                     tell(before + tally.count());
                 }
                 Ok(())
@@ -159,13 +158,14 @@ impl<'o> Found<'o> {
         Ok(settled)
     }
 
+    /// Whether it was done: not where somebody else has done something about it meanwhile.
     async fn settle(
         &self,
         deed: &mut Deed<'_>,
         desk: &Desk<'_>,
         record: &ErrorRecord,
         by: &str,
-    ) -> Result<(), Trouble> {
+    ) -> Result<bool, Trouble> {
         match deed {
             Deed::SendBack(ways, _) => {
                 let sink = ways.find(&self.office.plan, desk.sink, &record.origin)?;
@@ -173,7 +173,8 @@ impl<'o> Found<'o> {
             }
             Deed::Resolve(note) => {
                 let closed = desk.log.resolve(&record.id, by, *note).await;
-                closed.map_err(|error| desk.trouble("cannot resolve the error", &error))
+                closed.map_err(|error| desk.trouble("cannot resolve the error", &error))?;
+                Ok(true)
             }
         }
     }
@@ -213,17 +214,21 @@ impl Deed<'_> {
     }
 }
 
-/// Sends one back, and notes it once it has arrived. Whoever is cut off in between sends it twice.
+/// Sends one back, and notes it once it has arrived. Whoever is cut off in between sends it twice. What no longer stands
+/// as it was chosen, because somebody else has sent it back or closed it, is left alone.
 async fn send_back(
     desk: &Desk<'_>,
     record: &ErrorRecord,
     sink: &Arc<dyn Sink>,
     by: &str,
-) -> Result<(), Trouble> {
+) -> Result<bool, Trouble> {
     // As it is now: somebody may have edited it since it was listed.
     let whole = desk.log.show(&record.id).await;
     let whole = whole.map_err(|error| desk.trouble("cannot read the error table", &error))?;
     let Some(whole) = whole else { return Err(no_such(&record.id)) };
+    if whole.resolution != record.resolution {
+        return Ok(false);
+    }
     let message = whole.returned(by, Timestamp::now());
     let outcome = sink.deliver(std::slice::from_ref(&message)).await.pop();
     let why = match outcome {
@@ -241,5 +246,6 @@ async fn send_back(
         ));
     }
     let noted = desk.log.returned(&record.id, by).await;
-    noted.map_err(|error| desk.trouble("sent back, but cannot note it", &error))
+    noted.map_err(|error| desk.trouble("sent back, but cannot note it", &error))?;
+    Ok(true)
 }

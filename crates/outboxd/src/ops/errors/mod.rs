@@ -44,7 +44,8 @@ pub struct Shown {
 #[schema(as = ErrorsRetryRequest)]
 pub struct RetryRequest {
     /// These errors, by their own id or by that of the message; without ids all that match.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "asked::ids")]
+    #[schema(min_items = 1)]
     pub ids: Vec<String>,
     /// Which errors.
     #[serde(flatten)]
@@ -53,6 +54,9 @@ pub struct RetryRequest {
     #[serde(default, deserialize_with = "asked::rate")]
     #[schema(value_type = Option<String>)]
     pub rate: Option<Pace>,
+    /// All are meant: for whoever neither names ids nor says which.
+    #[serde(default)]
+    pub all: bool,
     /// Only tells what is meant.
     #[serde(default)]
     pub dry_run: bool,
@@ -64,16 +68,34 @@ pub struct RetryRequest {
 #[schema(as = ErrorsResolveRequest)]
 pub struct ResolveRequest {
     /// These errors, by their own id or by that of the message; without ids all that match.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "asked::ids")]
+    #[schema(min_items = 1)]
     pub ids: Vec<String>,
     /// Which errors.
     #[serde(flatten)]
     pub chosen: Chosen,
     /// What was found or done.
     pub note: Option<String>,
+    /// All are meant: for whoever neither names ids nor says which.
+    #[serde(default)]
+    pub all: bool,
     /// Only tells what is meant.
     #[serde(default)]
     pub dry_run: bool,
+}
+
+impl RetryRequest {
+    /// Whether somebody says which errors are meant, or that it is all of them.
+    pub fn is_meant(&self) -> Result<(), Trouble> {
+        asked::not_all_by_mistake(self.all, &[self.dry_run, !self.ids.is_empty(), self.chosen.says_which()])
+    }
+}
+
+impl ResolveRequest {
+    /// Whether somebody says which errors are meant, or that it is all of them.
+    pub fn is_meant(&self) -> Result<(), Trouble> {
+        asked::not_all_by_mistake(self.all, &[self.dry_run, !self.ids.is_empty(), self.chosen.says_which()])
+    }
 }
 
 /// There is no error of this id.
@@ -115,7 +137,7 @@ pub async fn retry(
     by: &str,
     tell: Tell<'_>,
 ) -> Result<Settled, Trouble> {
-    let RetryRequest { ids, chosen, rate, dry_run } = request;
+    let RetryRequest { ids, chosen, rate, dry_run, .. } = request;
     let found = Found::look(office, ids, chosen).await?;
     if dry_run {
         found.ways()?;
@@ -131,7 +153,7 @@ pub async fn resolve(
     by: &str,
     tell: Tell<'_>,
 ) -> Result<Settled, Trouble> {
-    let ResolveRequest { ids, chosen, note, dry_run } = request;
+    let ResolveRequest { ids, chosen, note, dry_run, .. } = request;
     let found = Found::look(office, ids, chosen).await?;
     if dry_run {
         return Ok(found.only_looked("errors resolve"));

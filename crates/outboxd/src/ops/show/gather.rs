@@ -1,13 +1,16 @@
 //! Looks for a message everywhere that the configuration names. What does not answer is told, and does not hide the rest.
 
+use std::sync::Arc;
+
 use futures_util::future::join_all;
 use outbox::errors::ErrorFilter;
+use outbox::letters::DeadLetters;
 use outbox::{ErrorKind, MessageId};
 
 use super::life::{Life, Written};
 use crate::backends::{self, Databases};
 use crate::ops::Office;
-use crate::ops::dead::Dead;
+use crate::ops::dead::{Dead, GLANCE};
 use crate::ops::errors::desks;
 use crate::plan::{InboxPlan, Plan, SourcePlan, Target};
 use crate::trouble::{Trouble, is_out_of_reach};
@@ -25,7 +28,9 @@ pub async fn gather(office: &Office, sources: &[&SourcePlan], id: &MessageId) ->
     // What lies furthest ahead comes first: whatever led there was written down before, and is then seen as well.
     let (brokers, outboxes): (Vec<_>, Vec<_>) = sources.iter().partition(|source| source.is_on_broker());
     let at_brokers = join_all(
-        brokers.into_iter().map(|source| office.look("cannot look for the message", at_broker(source, id))),
+        brokers
+            .into_iter()
+            .map(|source| office.look("cannot look for the message", at_broker(office, source, id))),
     )
     .await;
     let at_tables = office.look("cannot read the error tables", in_error_tables(office, id));
@@ -93,16 +98,24 @@ async fn in_outbox(office: &Office, source: &SourcePlan, id: &MessageId) -> Told
 }
 
 /// Its retries and its dead letters. The queue itself is not looked at: that would disturb its consumers.
-async fn at_broker(source: &SourcePlan, id: &MessageId) -> Told {
+async fn at_broker(office: &Office, source: &SourcePlan, id: &MessageId) -> Told {
     let trouble = |error: &outbox::Error| Trouble::at_source("cannot look for the message", source, error);
     let Some(letters) = backends::letters(source) else { return Ok(Life::default()) };
-    let letters = letters.map_err(|error| trouble(&error))?;
+    let letters: Arc<dyn DeadLetters> = letters.map_err(|error| trouble(&error))?.into();
+    let most = if office.is_hurried() { GLANCE } else { MOST };
     let mut life = Life::default();
-    let mut retries = letters.retries(MOST).await.map_err(|error| trouble(&error))?;
+    let theirs = letters.clone();
+    let retries = office.looks.to_the_end(letters.place(), async move { theirs.retries(most).await });
+    let mut retries = retries.await.map_err(|error| trouble(&error))?;
+    if retries.len() >= most {
+        life.unseen.push(format!("the retries of source '{}': more than was looked at", source.name));
+    }
     retries.retain(|waiting| waiting.message.id == *id);
     life.message = retries.first().map(|waiting| waiting.message.clone());
     life.retries = retries;
-    let looked = match letters.look(MOST).await {
+    let theirs = letters.clone();
+    let looked = office.looks.to_the_end(letters.place(), async move { theirs.look(most).await });
+    let looked = match looked.await {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(life),
         looked => looked.map_err(|error| trouble(&error))?,
     };

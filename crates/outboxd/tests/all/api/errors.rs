@@ -94,13 +94,15 @@ async fn e7_all_errors_that_match_are_resolved_or_sent_back() {
     assert_eq!((&closed["message_id"], &closed["resolved_by"]), (&json!(sent[2]), &json!("ci")));
     assert_eq!(closed["note"], "cancelled");
     shop.endpoint.answer_type("order.created", 200);
-    let done = api.post("/v1/errors/retry", &json!({ "rate": "100/s" })).await;
+    let done = api.post("/v1/errors/retry", &json!({ "all": true, "rate": "100/s" })).await;
     assert_eq!((&done["matched"], &done["changed"]), (&json!(2), &json!(2)), "{done:#}");
     shop.until_handled(2).await;
     until_errors(&api, 0).await;
     for (path, body, expected) in [
         ("/v1/errors/retry", json!({ "sink": "errorz" }), 404),
         ("/v1/errors/retry", json!({ "kind": "x" }), 400),
+        ("/v1/errors/retry", json!({ "ids": [] }), 400),
+        ("/v1/errors/resolve", json!({ "note": "all of them?" }), 400),
         ("/v1/errors/edit", json!({ "id": "nothing", "payload": "x" }), 404),
         ("/v1/errors/edit", json!({ "id": "nothing" }), 400),
     ] {

@@ -72,7 +72,7 @@ async fn e7_open_errors_are_failures_until_they_are_resolved() {
     let errors = group(&failures, &json!({ "kind": "errors", "sink": "errors" }), "order.created");
     assert_eq!((&errors["count"], &errors["code"]), (&json!(2), &json!("HTTP_422")), "{failures:#}");
     assert!(errors["ids"].as_array().unwrap().contains(&found[0]["id"]));
-    api.post("/v1/errors/resolve", &json!({})).await;
+    api.post("/v1/errors/resolve", &json!({ "all": true })).await;
     assert_eq!(api.get("/v1/failures").await["groups"], json!([]));
 }
 

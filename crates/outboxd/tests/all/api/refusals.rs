@@ -84,6 +84,8 @@ async fn what_cannot_be_done_is_refused_and_changes_nothing() {
         (retry, json!({ "filter": "pipe:rely" }), 404, "there is no pipe 'rely'"),
         (retry, json!({ "filter": "id:a", "ids": ["b"] }), 400, "'id' cannot be both 'a' and 'b'"),
         (retry, json!({ "ids": ["\0"] }), 400, "NUL"),
+        (retry, json!({ "ids": [] }), 400, "'ids' is empty"),
+        (retry, json!({}), 400, "nothing says which are meant"),
         (replay, json!({}), 400, "nothing says from where"),
         (replay, json!({ "from_start": true, "from_id": ids[0] }), 400, "several points"),
         (replay, json!({ "from_time": "noon" }), 400, "the body cannot be read"),
@@ -120,7 +122,7 @@ async fn a_body_that_is_no_json_or_too_large_is_refused() {
         ),
         (json.clone(), "", 400, "the body is empty"),
         (json.clone(), "{\"ids\": [", 400, "the body cannot be read: EOF"),
-        (json.clone(), "{\"ids\": []} x", 400, "the body cannot be read: trailing characters"),
+        (json.clone(), "{\"ids\": [\"a\"]} x", 400, "the body cannot be read: trailing characters"),
         (format!("{json}\r\nContent-Length: 1048577"), "", 413, "the body is larger than 1048576 bytes"),
     ] {
         check(&api.ask(&head, body.as_bytes()).await, status, told);
