@@ -12,7 +12,7 @@ use outbox::letters::Act;
 
 use super::deed::Deed;
 use super::frame::{Frame, back, done, page};
-use super::said::asked;
+use super::said::{asked, carried};
 use super::text::grouped;
 use crate::http::Shared;
 use crate::http::answer::Refusal;
@@ -55,7 +55,7 @@ impl Deed {
 
     async fn in_outbox(&self, office: &Office, by: &str, dry_run: bool) -> Result<Meant, Refusal> {
         let verb = if self.verb == "retry" { Repair::Retry } else { Repair::Skip };
-        let (source, filter) = (asked(&self.name), asked(&self.filter));
+        let (source, filter) = (carried(&self.name), asked(&self.filter));
         let request =
             RepairRequest { source: source.clone(), filter: filter.clone(), ids: Vec::new(), dry_run };
         let changed = repair(office, verb, &request, by).await?;
@@ -79,12 +79,12 @@ impl Deed {
 
     async fn to_letters(&self, office: &Office, by: &str, dry_run: bool) -> Result<Meant, Refusal> {
         let picked = Picked {
-            source: asked(&self.name),
-            kind: asked(&self.kind),
-            code: asked(&self.code),
+            source: carried(&self.name),
+            kind: carried(&self.kind),
+            code: carried(&self.code),
             ..Picked::default()
         };
-        let ids = asked(&self.id).into_iter().collect();
+        let ids = self.id.iter().cloned().collect();
         let act = if self.verb == "retry" { Act::Return } else { Act::Discard };
         let acted =
             dead::act(office, act, ActRequest { ids, picked, rate: None, dry_run }, by, &|_| {}).await?;
@@ -102,12 +102,12 @@ impl Deed {
 
     async fn to_errors(&self, office: &Office, by: &str, dry_run: bool) -> Result<Meant, Refusal> {
         let chosen = Chosen {
-            sink: asked(&self.name),
-            kind: asked(&self.kind),
-            code: asked(&self.code),
+            sink: carried(&self.name),
+            kind: carried(&self.kind),
+            code: carried(&self.code),
             ..Chosen::default()
         };
-        let ids: Vec<String> = asked(&self.id).into_iter().collect();
+        let ids: Vec<String> = self.id.iter().cloned().collect();
         let settled = if self.verb == "retry" {
             let request = RetryRequest { ids, chosen, rate: None, dry_run };
             errors::retry(office, request, by, &|_| {}).await?
@@ -167,7 +167,7 @@ pub(super) async fn to_the_end<T: Send + 'static>(
 }
 
 fn unknown() -> Refusal {
-    Refusal::bad("nobody knows how to do that", "go back to the page and press a button there")
+    Refusal::bad("it is not clear what is to be done to what", "go back to the page and press a button there")
 }
 
 /// What is meant, before anything is done.

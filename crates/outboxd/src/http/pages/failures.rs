@@ -8,11 +8,11 @@ use axum::response::Response;
 use serde::Deserialize;
 
 use super::carry_out::to_the_end;
-use super::deed::Deed;
+use super::deed::{Deed, UNKNOWN, known};
 use super::frame::{Frame, done, page};
 use super::message::may_see;
 use super::payload::Payload;
-use super::said::asked;
+use super::said::carried;
 use super::text::{grouped, when};
 use crate::http::Shared;
 use crate::http::answer::Refusal;
@@ -32,8 +32,9 @@ struct Shown {
 }
 
 impl Shown {
-    fn deed(&self, group: &Group) -> Deed {
-        Deed::of_group(group)
+    /// What can be done to a whole group; nothing if that would mean others, too.
+    fn deed(&self, group: &Group) -> Option<Deed> {
+        Deed::is_exact(group).then(|| Deed::of_group(group))
     }
 }
 
@@ -52,7 +53,8 @@ fn list_of(group: &Group) -> String {
     let query = |pairs: &[(&str, &str)]| {
         url::form_urlencoded::Serializer::new(String::new()).extend_pairs(pairs).finish()
     };
-    let (kind, code) = (group.kind.as_str(), group.code.as_str());
+    let or_unknown = |text| if known(text).is_empty() { UNKNOWN } else { text };
+    let (kind, code) = (or_unknown(&group.kind), or_unknown(&group.code));
     match &group.place {
         Place::Outbox { source, .. } => {
             let filter = Deed::of_group(group).filter;
@@ -91,9 +93,18 @@ pub(super) struct Which {
 }
 
 impl Which {
-    /// What nobody knows is told as a dash, and matches everything.
+    fn kind(&self) -> Option<String> {
+        carried(known(&self.kind))
+    }
+
     fn code(&self) -> Option<String> {
-        asked(&self.code).filter(|code| code != "-")
+        carried(known(&self.code))
+    }
+
+    /// What can be done to all of them; nothing if no filter finds just these.
+    fn deed(&self, of: impl FnOnce(&str, &str) -> Deed) -> Option<Deed> {
+        let is_exact = self.kind != UNKNOWN && self.code != UNKNOWN;
+        is_exact.then(|| of(&self.kind, &self.code))
     }
 }
 
@@ -103,7 +114,7 @@ struct LetterList {
     frame: Frame,
     which: Which,
     shown: Letters,
-    deed: Deed,
+    deed: Option<Deed>,
 }
 
 /// Dead letters, one by one.
@@ -113,14 +124,18 @@ pub(super) async fn letters(
     Query(which): Query<Which>,
 ) -> Result<Response, Refusal> {
     let picked = Picked {
-        source: asked(&which.source),
-        kind: asked(&which.kind),
+        source: carried(&which.source),
+        kind: which.kind(),
         code: which.code(),
         most: Some(MOST),
         ..Picked::default()
     };
-    let deed = Deed::of_letters(&which.source, &which.kind, &which.code().unwrap_or_default(), "");
-    let shown = dead::list(&shared.options.office, Wanted::new(&[], picked)).await?;
+    let deed = which.deed(|kind, code| Deed::of_letters(&which.source, kind, code, None));
+    let mut shown = dead::list(&shared.options.office, Wanted::new(&[], picked)).await?;
+    shown.letters.retain(|letter| {
+        (which.kind != UNKNOWN || letter.kind.is_empty())
+            && (which.code != UNKNOWN || letter.cause.as_ref().is_none_or(|cause| known(&cause.code).is_empty()))
+    });
     Ok(page(&frame.clone(), &LetterList { frame, which, shown, deed }))
 }
 
@@ -144,7 +159,7 @@ pub(super) async fn letter(
     let unseen = || Refusal::later("it cannot be looked at now", "try again in a while");
     let letter = shown.letters.into_iter().next().ok_or_else(unseen)?;
     let payload = shows.then(|| Payload::of(&letter.payload.bytes()));
-    let deed = Deed::of_letters(&source, "", "", &id);
+    let deed = Deed::of_letters(&source, "", "", Some(&id));
     Ok(page(&frame.clone(), &OneLetter { frame, letter, payload, deed }))
 }
 
@@ -154,7 +169,7 @@ struct ErrorList {
     frame: Frame,
     which: Which,
     shown: Errors,
-    deed: Deed,
+    deed: Option<Deed>,
 }
 
 /// Errors of a table, one by one.
@@ -170,15 +185,19 @@ pub(super) async fn error_list(
         _ => Standing::Open,
     };
     let chosen = Chosen {
-        sink: asked(&which.sink),
+        sink: carried(&which.sink),
         state,
-        kind: asked(&which.kind),
+        kind: which.kind(),
         code: which.code(),
         most: Some(MOST),
         ..Chosen::default()
     };
-    let deed = Deed::of_errors(&which.sink, &which.kind, &which.code().unwrap_or_default(), "");
-    let shown = errors::list(&shared.options.office, Vec::new(), chosen).await?;
+    let deed = which.deed(|kind, code| Deed::of_errors(&which.sink, kind, code, None));
+    let mut shown = errors::list(&shared.options.office, Vec::new(), chosen).await?;
+    shown.errors.retain(|error| {
+        (which.kind != UNKNOWN || error.kind.is_empty())
+            && (which.code != UNKNOWN || known(&error.cause.code).is_empty())
+    });
     Ok(page(&frame.clone(), &ErrorList { frame, which, shown, deed }))
 }
 
@@ -215,7 +234,7 @@ pub(super) async fn error(
     let error = shown.errors.into_iter().next().ok_or_else(gone)?;
     let payload = shows.then(|| Payload::of(&error.payload.bytes()));
     let original = (shows && error.edited).then(|| Payload::of(&error.original.bytes()));
-    let deed = Deed::of_errors(&sink, "", "", &id);
+    let deed = Deed::of_errors(&sink, "", "", Some(&id));
     Ok(page(&frame.clone(), &OneError { frame, error, payload, original, deed }))
 }
 
