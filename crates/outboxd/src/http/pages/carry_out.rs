@@ -7,6 +7,7 @@ use askama::Template;
 use axum::extract::{Form, Query, State};
 use axum::http::StatusCode;
 use axum::response::Response;
+use jiff::Timestamp;
 use outbox::admin::Repair;
 use outbox::letters::Act;
 
@@ -43,7 +44,23 @@ struct Meant {
     remark: Option<String>,
 }
 
+/// What came of a deed.
+enum Came {
+    Done(Meant),
+    /// There is more now than whoever pressed the button was shown: nothing was done.
+    More(Meant),
+}
+
 impl Deed {
+    /// Does it, if it means no more than was shown.
+    async fn carry_out_as_shown(&self, office: &Office, by: &str) -> Result<Came, Refusal> {
+        let now = self.carry_out(office, by, true).await?;
+        if !self.covers(now.matched) {
+            return Ok(Came::More(now));
+        }
+        Ok(Came::Done(self.carry_out(office, by, false).await?))
+    }
+
     /// Does it, or only looks.
     async fn carry_out(&self, office: &Office, by: &str, dry_run: bool) -> Result<Meant, Refusal> {
         match self.place.as_str() {
@@ -82,6 +99,7 @@ impl Deed {
             source: carried(&self.name),
             kind: carried(&self.kind),
             code: carried(&self.code),
+            older_than: self.older_than(Timestamp::now()),
             ..Picked::default()
         };
         let ids = self.id.iter().cloned().collect();
@@ -105,6 +123,7 @@ impl Deed {
             sink: carried(&self.name),
             kind: carried(&self.kind),
             code: carried(&self.code),
+            older_than: self.older_than(Timestamp::now()),
             ..Chosen::default()
         };
         let ids: Vec<String> = self.id.iter().cloned().collect();
@@ -132,6 +151,9 @@ struct Preview {
     frame: Frame,
     deed: Deed,
     meant: Meant,
+    seen_at: Timestamp,
+    /// Whoever looks has pressed the button already, when there were fewer.
+    again: bool,
 }
 
 impl Preview {
@@ -180,26 +202,34 @@ pub(super) async fn preview(
     if !deed.is_known() {
         return Err(unknown());
     }
+    let (deed, seen_at) = (Deed { shown: None, seen_at: None, ..deed }, Timestamp::now());
     let meant = deed.carry_out(&shared.options.office, &person.name, true).await?;
-    Ok(page(&frame.clone(), &Preview { frame, deed, meant }))
+    Ok(page(&frame.clone(), &Preview { frame, deed, meant, seen_at, again: false }))
 }
 
 /// Does it.
 pub(super) async fn act(
     State(shared): State<Arc<Shared>>,
     Operator(person): Operator,
+    mut frame: Frame,
     Form(deed): Form<Deed>,
 ) -> Result<Response, Refusal> {
     if !deed.is_known() {
         return Err(unknown());
     }
-    let (office, theirs) = (shared.office.clone(), deed.clone());
-    let carried_out = to_the_end(async move { theirs.carry_out(&office, &person.name, false).await }).await?;
-    let Some(meant) = carried_out else {
-        return Ok(done(
-            back(&deed.back),
-            "It takes a while and goes on by itself; the audit tells when it is done.",
-        ));
+    let (office, theirs, seen_at) = (shared.office.clone(), deed.clone(), Timestamp::now());
+    let carried_out = to_the_end(async move { theirs.carry_out_as_shown(&office, &person.name).await }).await?;
+    let meant = match carried_out {
+        Some(Came::Done(meant)) => meant,
+        Some(Came::More(meant)) => {
+            // This page has no address of its own to come back to.
+            frame.address = back(&deed.back).to_owned();
+            return Ok(page(&frame.clone(), &Preview { frame, deed, meant, seen_at, again: true }));
+        }
+        None => {
+            let said = "It takes a while and goes on by itself; the audit tells when it is done.";
+            return Ok(done(back(&deed.back), said));
+        }
     };
     let verb = match deed.verb.as_str() {
         "retry" => "Retried",
@@ -208,6 +238,9 @@ pub(super) async fn act(
         _ => "Resolved",
     };
     let mut said = format!("{verb} {} of {}.", grouped(meant.changed), grouped(meant.matched));
+    if let Some(fewer) = deed.shown.and_then(|shown| shown.checked_sub(meant.matched)).filter(|fewer| *fewer > 0) {
+        said.push_str(&format!(" {} of those that were shown did not match any more.", grouped(fewer)));
+    }
     if meant.more {
         said.push_str(" There are more, which were not looked at: do it again.");
     }

@@ -1,5 +1,8 @@
 //! What is to be done to many at once. Pure.
 
+use std::time::Duration;
+
+use jiff::Timestamp;
 use outbox::admin::Stand;
 use serde::Deserialize;
 
@@ -32,6 +35,10 @@ pub(super) struct Deed {
     pub(super) note: String,
     /// Where to go after that.
     pub(super) back: String,
+    /// So many were shown to whoever presses the button, …
+    pub(super) shown: Option<u64>,
+    /// … who looked at this time.
+    pub(super) seen_at: Option<Timestamp>,
 }
 
 impl Deed {
@@ -57,6 +64,17 @@ impl Deed {
     /// Whether a filter can tell this group from all others.
     pub(super) fn is_exact(group: &Group) -> bool {
         !known(&group.kind).is_empty() && !known(&group.code).is_empty()
+    }
+
+    /// Whether it means no more than was shown.
+    pub(super) fn covers(&self, matched: u64) -> bool {
+        matched <= self.shown.unwrap_or(0)
+    }
+
+    /// What came after the look is not meant, where that can be told: then this is how old the others are by now.
+    pub(super) fn older_than(&self, now: Timestamp) -> Option<Duration> {
+        let seen_at = self.seen_at.filter(|_| self.id.is_none())?;
+        Some(Duration::try_from(now.duration_since(seen_at)).unwrap_or_default())
     }
 
     fn of(place: &str, name: &str) -> Self {
@@ -163,8 +181,6 @@ pub(super) fn known(text: &str) -> &str {
 
 #[cfg(test)]
 mod tests {
-    use jiff::Timestamp;
-
     use super::*;
 
     fn group(kind: &str, code: &str) -> Group {
@@ -207,6 +223,19 @@ mod tests {
         {
             assert!(!deed(place, verb).is_known(), "{place} {verb}");
         }
+    }
+
+    #[test]
+    fn a_deed_means_no_more_than_was_shown() {
+        let deed = |shown| Deed { shown, ..Deed::of_outbox("orders", "state:dead") };
+        assert!(deed(Some(3)).covers(3) && deed(Some(3)).covers(0) && !deed(Some(3)).covers(4));
+        assert!(!deed(None).covers(1), "who was shown nothing has agreed to nothing");
+        let seen_at = Some(Timestamp::UNIX_EPOCH);
+        let later = Timestamp::from_second(30).expect("a time");
+        let all = Deed { seen_at, ..Deed::of_letters("jobs", "order", "HTTP_500", None) };
+        assert_eq!(all.older_than(later), Some(Duration::from_secs(30)));
+        let one = Deed { seen_at, ..Deed::of_letters("jobs", "", "", Some("7")) };
+        assert_eq!(one.older_than(later), None, "who names one means it, however young it is");
     }
 
     #[test]
