@@ -16,8 +16,8 @@ use super::text::{grouped, when};
 use crate::http::Shared;
 use crate::http::answer::Refusal;
 use crate::http::person::{Person, may_see_payloads};
-use crate::ops::Office;
 use crate::ops::show::{Life, life};
+use crate::ops::{Office, Selection};
 
 #[derive(Template)]
 #[template(path = "message.html")]
@@ -32,6 +32,8 @@ struct Shown {
     payload: Option<Payload>,
     /// A pipe of its outbox has set it aside.
     repairable: bool,
+    /// What finds it, and nothing else.
+    filter: String,
     command: String,
 }
 
@@ -84,8 +86,10 @@ pub(super) async fn message(
     };
     let repairable = entries().any(|entry| matches!(entry.stand, Stand::Waiting | Stand::Dead));
     let command = format!("outboxd show {}{}", shell(&id), if shows { " --payload" } else { "" });
+    let filter = Selection { id: Some(id.clone()), ..Selection::default() }.to_string();
     let (state, steps) = (life.state(&office.plan).as_str(), steps(&life));
-    Ok(page(&frame.clone(), &Shown { frame, source, id, state, life, steps, payload, repairable, command }))
+    let shown = Shown { frame, source, id, state, life, steps, payload, repairable, filter, command };
+    Ok(page(&shown.frame, &shown))
 }
 
 #[cfg(test)]
