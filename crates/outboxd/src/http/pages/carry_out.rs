@@ -8,7 +8,7 @@ use axum::extract::{Form, Query, State};
 use axum::http::StatusCode;
 use axum::response::Response;
 use jiff::Timestamp;
-use outbox::admin::Repair;
+use outbox::admin::{Repair, Stand};
 use outbox::letters::Act;
 
 use super::deed::Deed;
@@ -21,7 +21,7 @@ use crate::http::person::Operator;
 use crate::ops::Office;
 use crate::ops::dead::{self, ActRequest, Picked};
 use crate::ops::errors::{self, Chosen, ResolveRequest, RetryRequest};
-use crate::ops::messages::{ListRequest, list};
+use crate::ops::messages::{ListRequest, Listed, list};
 use crate::ops::repair::{RepairRequest, repair};
 
 /// So long somebody waits for what they pressed.
@@ -74,7 +74,7 @@ impl Deed {
         let verb = if self.verb == "retry" { Repair::Retry } else { Repair::Skip };
         let (source, filter) = (carried(&self.name), asked(&self.filter));
         let request =
-            RepairRequest { source: source.clone(), filter: filter.clone(), ids: Vec::new(), dry_run };
+            RepairRequest { source: source.clone(), filter, ids: Vec::new(), dry_run };
         let changed = repair(office, verb, &request, by).await?;
         let mut meant = Meant {
             matched: changed.matched,
@@ -83,9 +83,13 @@ impl Deed {
             ..Meant::default()
         };
         if dry_run {
+            let filter = Some(self.meant()?);
             let request = ListRequest { source, filter, limit: Some(SAMPLE), ..ListRequest::default() };
             let listed = list(office, &request).await?;
-            let sample = listed.messages.into_iter().map(|one| {
+            // A message that is named may be done on another pipe; there nothing is repaired.
+            let set_aside = [Stand::Waiting, Stand::Behind, Stand::Dead].map(Stand::as_str);
+            let is_meant = |one: &Listed| set_aside.contains(&one.state);
+            let sample = listed.messages.into_iter().filter(is_meant).map(|one| {
                 let why = one.cause.map(|why| format!(": {} {}", why.code, why.detail)).unwrap_or_default();
                 format!("{} {}{why}", one.kind, one.id)
             });

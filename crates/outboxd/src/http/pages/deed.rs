@@ -9,6 +9,7 @@ use serde::Deserialize;
 use super::said::{carried, shell};
 use crate::ops::Selection;
 use crate::ops::failures::{Group, Place};
+use crate::trouble::Trouble;
 
 /// What nobody knows, a type or a cause, is told as this. No filter finds it, and to drop the filter would mean all.
 pub(super) const UNKNOWN: &str = "-";
@@ -64,6 +65,15 @@ impl Deed {
     /// Whether a filter can tell this group from all others.
     pub(super) fn is_exact(group: &Group) -> bool {
         !known(&group.kind).is_empty() && !known(&group.code).is_empty()
+    }
+
+    /// The filter by which a list shows what a repair of an outbox means: without a state, the dead.
+    pub(super) fn meant(&self) -> Result<String, Trouble> {
+        let mut selection = Selection::parse(&self.filter)?;
+        if selection.id.is_none() {
+            selection.state = selection.state.or(Some(Stand::Dead));
+        }
+        Ok(selection.to_string())
     }
 
     /// Whether it means no more than was shown.
@@ -223,6 +233,14 @@ mod tests {
         {
             assert!(!deed(place, verb).is_known(), "{place} {verb}");
         }
+    }
+
+    #[test]
+    fn the_sample_is_of_what_is_meant() {
+        let meant = |filter: &str| Deed::of_outbox("orders", filter).meant().expect(filter);
+        assert_eq!((meant("type:order"), meant("")), ("type:order state:dead".to_owned(), "state:dead".to_owned()));
+        assert_eq!((meant("state:waiting"), meant("id:7")), ("state:waiting".to_owned(), "id:7".to_owned()));
+        assert!(Deed::of_outbox("orders", "moon:full").meant().is_err());
     }
 
     #[test]
