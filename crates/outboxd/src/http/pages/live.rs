@@ -2,7 +2,7 @@
 
 use std::convert::Infallible;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use axum::Json;
 use axum::extract::State;
@@ -23,6 +23,7 @@ use crate::health::Health;
 use crate::http::Shared;
 use crate::http::person::Person;
 use crate::ops::Office;
+use crate::ops::queues::{Queues, queues};
 
 /// How often a sample is taken.
 const PAUSE: Duration = Duration::from_secs(5);
@@ -46,6 +47,7 @@ pub struct Board {
     history: Mutex<History>,
     ticks: watch::Sender<Option<Tick>>,
     dead: Mutex<Option<u64>>,
+    queues: tokio::sync::Mutex<Option<(Instant, Arc<Queues>)>>,
     pub(super) last_look: LastLook,
     stop: CancellationToken,
 }
@@ -57,6 +59,7 @@ impl Board {
             history: Mutex::default(),
             ticks: watch::Sender::new(None),
             dead: Mutex::default(),
+            queues: tokio::sync::Mutex::default(),
             last_look: LastLook::default(),
             stop,
         }
@@ -74,6 +77,20 @@ impl Board {
     /// So many messages wait for a person.
     pub(super) fn set_dead(&self, dead: u64) {
         *self.dead.lock().unwrap_or_else(PoisonError::into_inner) = Some(dead);
+    }
+
+    /// What lies at the brokers, asked for once in a tick however many pages are open: each look opens connections. Whoever
+    /// comes meanwhile waits for the same answer, which has a limit.
+    pub(super) async fn queues(&self, office: &Office) -> Arc<Queues> {
+        let mut kept = self.queues.lock().await;
+        if let Some((at, queues)) = &*kept
+            && at.elapsed() < PAUSE
+        {
+            return Arc::clone(queues);
+        }
+        let queues = Arc::new(queues(office).await);
+        *kept = Some((Instant::now(), Arc::clone(&queues)));
+        queues
     }
 
     /// The last minutes, newest first.
