@@ -235,6 +235,7 @@ pub(super) async fn act(
             return Ok(done(back(&deed.back), said));
         }
     };
+    shared.board.changed().await;
     let verb = match deed.verb.as_str() {
         "retry" => "Retried",
         "skip" => "Skipped",

@@ -10,6 +10,7 @@ mod doctor;
 mod failures;
 mod frame;
 mod history;
+mod known;
 mod live;
 mod message;
 mod messages;

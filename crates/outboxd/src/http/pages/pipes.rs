@@ -64,6 +64,7 @@ pub(super) async fn pause(
         Some(_) => "is paused, in all instances",
         None => "will be paused as soon as the database answers",
     };
+    shared.board.changed().await;
     Ok(done("/pipes", &format!("Pipe '{pipe}' {said}.")))
 }
 
@@ -80,5 +81,6 @@ pub(super) async fn resume(
         Some(_) => "goes on, in all instances",
         None => "will go on as soon as the database answers",
     };
+    shared.board.changed().await;
     Ok(done("/pipes", &format!("Pipe '{pipe}' {said}.")))
 }
