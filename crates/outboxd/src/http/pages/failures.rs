@@ -3,22 +3,21 @@
 use std::sync::Arc;
 
 use askama::Template;
-use axum::extract::{Form, Path, Query, State};
+use axum::extract::{Path, Query, State};
 use axum::response::Response;
 use serde::Deserialize;
 
-use super::carry_out::to_the_end;
 use super::deed::{Deed, UNKNOWN, known};
-use super::frame::{Frame, done, page};
+use super::edit::{is_editable, mark};
+use super::frame::{Frame, page};
 use super::message::may_see;
 use super::payload::Payload;
-use super::said::carried;
+use super::said::{carried, shell};
 use super::text::{grouped, when};
 use crate::http::Shared;
 use crate::http::answer::Refusal;
-use crate::http::person::Operator;
 use crate::ops::dead::{self, Letters, Picked, Wanted, WholeLetter};
-use crate::ops::errors::{self, Chosen, EditRequest, Errors, RetryRequest, Standing, WholeError};
+use crate::ops::errors::{self, Chosen, Errors, Standing, WholeError};
 use crate::ops::failures::{Failures, Group, Place, failures};
 
 /// A list has at most so many.
@@ -212,9 +211,15 @@ struct OneError {
 }
 
 impl OneError {
-    /// What can be edited in a page: text.
-    fn text(&self) -> Option<&str> {
-        self.error.payload.text.as_deref()
+    /// What a page can edit, with the mark of what it is now.
+    fn editable(&self) -> Option<(&str, String)> {
+        let text = self.error.payload.text.as_deref().filter(|text| is_editable(text))?;
+        Some((text, mark(text.as_bytes())))
+    }
+
+    fn command(&self) -> String {
+        let (sink, id) = (shell(&self.error.entry.sink), shell(&self.error.entry.id));
+        format!("outboxd errors edit --sink {sink} {id}")
     }
 
     fn is_open(&self) -> bool {
@@ -236,52 +241,4 @@ pub(super) async fn error(
     let original = (shows && error.edited).then(|| Payload::of(&error.original.bytes()));
     let deed = Deed::of_errors(&sink, "", "", Some(&id));
     Ok(page(&frame.clone(), &OneError { frame, error, payload, original, deed }))
-}
-
-/// Another payload.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct Edit {
-    payload: String,
-    /// `edit` or `edit and retry`.
-    then: String,
-}
-
-/// Changes the payload of an error, and sends it back if that is asked for.
-pub(super) async fn edit(
-    State(shared): State<Arc<Shared>>,
-    Operator(person): Operator,
-    Path((sink, id)): Path<(String, String)>,
-    Form(Edit { payload, then }): Form<Edit>,
-) -> Result<Response, Refusal> {
-    if !may_see(&shared, &person) {
-        let help = "who may is set by 'payloads' of [http]; the command line edits, too";
-        return Err(Refusal::new(axum::http::StatusCode::FORBIDDEN, "nobody sees payloads here", help));
-    }
-    // A browser writes the end of a line in its own way.
-    let payload = Some(payload.replace("\r\n", "\n"));
-    let here = format!("/failures/errors/{sink}/{id}");
-    let request = EditRequest {
-        id: id.clone(),
-        sink: Some(sink.clone()),
-        payload,
-        payload_base64: None,
-        dry_run: false,
-    };
-    let retry = (then == "retry").then(|| {
-        let chosen = Chosen { sink: Some(sink), ..Chosen::default() };
-        RetryRequest { ids: vec![id], chosen, rate: None, dry_run: false }
-    });
-    let office = shared.office.clone();
-    let carried_out = async move {
-        let edited = errors::edit(&office, request, &person.name).await?;
-        let changed =
-            if edited.changed == 1 { "Its payload is changed" } else { "It had that payload already" };
-        let Some(retry) = retry else { return Ok(format!("{changed}. The first one is kept.")) };
-        let sent = errors::retry(&office, retry, &person.name, &|_| {}).await?;
-        Ok(format!("{changed}, and it is sent back: {} of {}.", sent.changed, sent.matched))
-    };
-    let said = to_the_end(carried_out).await?;
-    shared.board.changed().await;
-    Ok(done(&here, said.as_deref().unwrap_or("It takes a while and goes on by itself.")))
 }

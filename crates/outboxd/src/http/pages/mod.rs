@@ -7,6 +7,7 @@ mod audit;
 mod carry_out;
 mod deed;
 mod doctor;
+mod edit;
 mod failures;
 mod frame;
 mod history;
@@ -54,7 +55,7 @@ pub(super) fn routes() -> Router<Arc<Shared>> {
         .route("/failures/letters/{source}/{id}", get(failures::letter))
         .route("/failures/errors", get(failures::error_list))
         .route("/failures/errors/{sink}/{id}", get(failures::error))
-        .route("/failures/errors/{sink}/{id}/edit", post(failures::edit))
+        .route("/failures/errors/{sink}/{id}/edit", post(edit::edit))
         .route("/failures/preview", get(carry_out::preview))
         .route("/failures/act", post(carry_out::act))
         .route("/doctor", get(doctor::show).post(doctor::look))
