@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use askama::Template;
-use axum::extract::{Form, Query, State};
+use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
 use jiff::Timestamp;
@@ -13,6 +13,7 @@ use outbox::letters::Act;
 
 use super::deed::Deed;
 use super::frame::{Frame, back, done, page};
+use super::given::{Filled, Params};
 use super::said::{asked, carried};
 use super::text::grouped;
 use crate::http::Shared;
@@ -73,8 +74,7 @@ impl Deed {
     async fn in_outbox(&self, office: &Office, by: &str, dry_run: bool) -> Result<Meant, Refusal> {
         let verb = if self.verb == "retry" { Repair::Retry } else { Repair::Skip };
         let (source, filter) = (carried(&self.name), asked(&self.filter));
-        let request =
-            RepairRequest { source: source.clone(), filter, ids: Vec::new(), dry_run };
+        let request = RepairRequest { source: source.clone(), filter, ids: Vec::new(), dry_run };
         let changed = repair(office, verb, &request, by).await?;
         let mut meant = Meant {
             matched: changed.matched,
@@ -201,7 +201,7 @@ pub(super) async fn preview(
     State(shared): State<Arc<Shared>>,
     Operator(person): Operator,
     frame: Frame,
-    Query(deed): Query<Deed>,
+    Params(deed): Params<Deed>,
 ) -> Result<Response, Refusal> {
     if !deed.is_known() {
         return Err(unknown());
@@ -216,13 +216,14 @@ pub(super) async fn act(
     State(shared): State<Arc<Shared>>,
     Operator(person): Operator,
     mut frame: Frame,
-    Form(deed): Form<Deed>,
+    Filled(deed): Filled<Deed>,
 ) -> Result<Response, Refusal> {
     if !deed.is_known() {
         return Err(unknown());
     }
     let (office, theirs, seen_at) = (shared.office.clone(), deed.clone(), Timestamp::now());
-    let carried_out = to_the_end(async move { theirs.carry_out_as_shown(&office, &person.name).await }).await?;
+    let carried_out =
+        to_the_end(async move { theirs.carry_out_as_shown(&office, &person.name).await }).await?;
     let meant = match carried_out {
         Some(Came::Done(meant)) => meant,
         Some(Came::More(meant)) => {
@@ -243,7 +244,9 @@ pub(super) async fn act(
         _ => "Resolved",
     };
     let mut said = format!("{verb} {} of {}.", grouped(meant.changed), grouped(meant.matched));
-    if let Some(fewer) = deed.shown.and_then(|shown| shown.checked_sub(meant.matched)).filter(|fewer| *fewer > 0) {
+    if let Some(fewer) =
+        deed.shown.and_then(|shown| shown.checked_sub(meant.matched)).filter(|fewer| *fewer > 0)
+    {
         said.push_str(&format!(" {} of those that were shown did not match any more.", grouped(fewer)));
     }
     if meant.more {

@@ -238,7 +238,10 @@ mod tests {
     #[test]
     fn the_sample_is_of_what_is_meant() {
         let meant = |filter: &str| Deed::of_outbox("orders", filter).meant().expect(filter);
-        assert_eq!((meant("type:order"), meant("")), ("type:order state:dead".to_owned(), "state:dead".to_owned()));
+        assert_eq!(
+            (meant("type:order"), meant("")),
+            ("type:order state:dead".to_owned(), "state:dead".to_owned())
+        );
         assert_eq!((meant("state:waiting"), meant("id:7")), ("state:waiting".to_owned(), "id:7".to_owned()));
         assert!(Deed::of_outbox("orders", "moon:full").meant().is_err());
     }
@@ -260,7 +263,8 @@ mod tests {
     fn a_deed_is_also_a_command() {
         let deed = Deed { verb: "skip".to_owned(), ..Deed::of_outbox("orders", "type:order.* state:dead") };
         assert_eq!(deed.command(), "outboxd skip --source orders --filter 'type:order.* state:dead'");
-        let deed = Deed { verb: "resolve".to_owned(), ..Deed::of_errors("errors", "order", "HTTP_500", None) };
+        let deed =
+            Deed { verb: "resolve".to_owned(), ..Deed::of_errors("errors", "order", "HTTP_500", None) };
         assert_eq!(deed.command(), "outboxd errors resolve --sink errors --type order --code HTTP_500");
     }
 }

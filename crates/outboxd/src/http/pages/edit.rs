@@ -3,7 +3,7 @@
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::Arc;
 
-use axum::extract::{Form, Path, State};
+use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
@@ -11,6 +11,7 @@ use serde::Deserialize;
 
 use super::carry_out::to_the_end;
 use super::frame::done;
+use super::given::{At, Filled};
 use super::message::may_see;
 use crate::http::Shared;
 use crate::http::answer::Refusal;
@@ -66,8 +67,8 @@ pub(super) struct Edit {
 pub(super) async fn edit(
     State(shared): State<Arc<Shared>>,
     Operator(person): Operator,
-    Path((sink, id)): Path<(String, String)>,
-    Form(Edit { payload, mark, then }): Form<Edit>,
+    At((sink, id)): At<(String, String)>,
+    Filled(Edit { payload, mark, then }): Filled<Edit>,
 ) -> Result<Response, Refusal> {
     if !may_see(&shared, &person) {
         let help = "who may is set by 'payloads' of [http]; the command line edits, too";

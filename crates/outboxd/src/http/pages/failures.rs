@@ -3,13 +3,14 @@
 use std::sync::Arc;
 
 use askama::Template;
-use axum::extract::{Path, Query, State};
+use axum::extract::State;
 use axum::response::Response;
 use serde::Deserialize;
 
 use super::deed::{Deed, UNKNOWN, known};
 use super::edit::{is_editable, mark};
 use super::frame::{Frame, page};
+use super::given::{At, Params};
 use super::message::may_see;
 use super::payload::Payload;
 use super::said::{carried, shell};
@@ -47,12 +48,15 @@ fn place(place: &Place) -> String {
     }
 }
 
+fn or_unknown(text: &str) -> &str {
+    if text.is_empty() { UNKNOWN } else { text }
+}
+
 /// The page that lists a group one by one.
 fn list_of(group: &Group) -> String {
     let query = |pairs: &[(&str, &str)]| {
         url::form_urlencoded::Serializer::new(String::new()).extend_pairs(pairs).finish()
     };
-    let or_unknown = |text| if known(text).is_empty() { UNKNOWN } else { text };
     let (kind, code) = (or_unknown(&group.kind), or_unknown(&group.code));
     match &group.place {
         Place::Outbox { source, .. } => {
@@ -120,7 +124,7 @@ struct LetterList {
 pub(super) async fn letters(
     State(shared): State<Arc<Shared>>,
     frame: Frame,
-    Query(which): Query<Which>,
+    Params(which): Params<Which>,
 ) -> Result<Response, Refusal> {
     let picked = Picked {
         source: carried(&which.source),
@@ -133,7 +137,8 @@ pub(super) async fn letters(
     let mut shown = dead::list(&shared.options.office, Wanted::new(&[], picked)).await?;
     shown.letters.retain(|letter| {
         (which.kind != UNKNOWN || letter.kind.is_empty())
-            && (which.code != UNKNOWN || letter.cause.as_ref().is_none_or(|cause| known(&cause.code).is_empty()))
+            && (which.code != UNKNOWN
+                || letter.cause.as_ref().is_none_or(|cause| known(&cause.code).is_empty()))
     });
     Ok(page(&frame.clone(), &LetterList { frame, which, shown, deed }))
 }
@@ -151,7 +156,7 @@ struct OneLetter {
 pub(super) async fn letter(
     State(shared): State<Arc<Shared>>,
     frame: Frame,
-    Path((source, id)): Path<(String, String)>,
+    At((source, id)): At<(String, String)>,
 ) -> Result<Response, Refusal> {
     let shows = may_see(&shared, &frame.person);
     let shown = dead::show(&shared.options.office, Some(&source), &id, shows).await?;
@@ -175,7 +180,7 @@ struct ErrorList {
 pub(super) async fn error_list(
     State(shared): State<Arc<Shared>>,
     frame: Frame,
-    Query(which): Query<Which>,
+    Params(which): Params<Which>,
 ) -> Result<Response, Refusal> {
     let state = match which.state.as_str() {
         "returned" => Standing::Returned,
@@ -231,7 +236,7 @@ impl OneError {
 pub(super) async fn error(
     State(shared): State<Arc<Shared>>,
     frame: Frame,
-    Path((sink, id)): Path<(String, String)>,
+    At((sink, id)): At<(String, String)>,
 ) -> Result<Response, Refusal> {
     let shows = may_see(&shared, &frame.person);
     let shown = errors::show(&shared.options.office, Some(&sink), &id, shows).await?;

@@ -11,8 +11,9 @@ use super::stands::Stands;
 use crate::health::Health;
 use crate::ops::Office;
 use crate::ops::errors::{Desk, tables};
-use crate::ops::pipes::{PipesAnswer, pipes};
+use crate::ops::pipes::{PipeInstance, PipeShown, PipesAnswer, pipes};
 use crate::ops::queues::Queues;
+use crate::trouble::Trouble;
 
 /// Of each error table so many are counted.
 pub const COUNTED: u32 = 1_000;
@@ -62,14 +63,14 @@ impl Board {
             known.errors = errors;
             known.paused = named(&pipes, |pipe| pipe.paused.is_some());
             known.offline = named(&pipes, |pipe| {
-                let lives = |one: &crate::ops::pipes::PipeInstance| !one.offline && one.state != "stopped";
+                let lives = |one: &PipeInstance| !one.offline && one.state != "stopped";
                 pipe.instances.iter().any(|one| one.offline) && !pipe.instances.iter().any(lives)
             });
         });
     }
 }
 
-fn named(all: &PipesAnswer, is: impl Fn(&crate::ops::pipes::PipeShown) -> bool) -> BTreeSet<String> {
+fn named(all: &PipesAnswer, is: impl Fn(&PipeShown) -> bool) -> BTreeSet<String> {
     all.pipes.iter().filter(|pipe| is(pipe)).map(|pipe| pipe.pipe.clone()).collect()
 }
 
@@ -96,7 +97,7 @@ async fn open_errors(office: &Office) -> Option<u64> {
         let open =
             ErrorFilter { resolution: Some(Resolution::Open), limit: COUNTED, ..ErrorFilter::default() };
         let found = desk.log.list(&open).await.map_err(|error| desk.trouble(doing, &error))?;
-        Ok(found.len() as u64)
+        Ok::<_, Trouble>(found.len() as u64)
     }));
     office.look(doing, counted).await.ok().map(|counted| counted.into_iter().sum())
 }

@@ -3,12 +3,13 @@
 use std::sync::Arc;
 
 use askama::Template;
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::response::Response;
 use outbox::Message;
 use outbox::admin::Stand;
 
 use super::frame::{Frame, page};
+use super::given::At;
 use super::payload::Payload;
 use super::said::shell;
 use super::steps::{Step, steps};
@@ -75,7 +76,7 @@ fn outbox_of(source: &str, life: &Life) -> String {
 pub(super) async fn message(
     State(shared): State<Arc<Shared>>,
     frame: Frame,
-    Path((source, id)): Path<(String, String)>,
+    At((source, id)): At<(String, String)>,
 ) -> Result<Response, Refusal> {
     let office = &shared.options.office;
     let (source, life) = life_in(office, &source, &id).await?;

@@ -10,6 +10,7 @@ mod doctor;
 mod edit;
 mod failures;
 mod frame;
+mod given;
 mod history;
 mod known;
 mod live;
@@ -29,7 +30,6 @@ mod truth;
 use std::sync::Arc;
 
 use axum::Router;
-use axum::extract::Form;
 use axum::response::Response;
 use axum::routing::{get, post};
 use serde::Deserialize;
@@ -38,6 +38,7 @@ pub(super) use assets::address;
 pub(super) use frame::{back, theme as chosen_theme};
 pub(super) use live::{Board, keep};
 
+use self::given::Filled;
 use super::Shared;
 
 /// Below `/`. Who asks is known: the guard has put a [`Person`](super::person::Person) into the request.
@@ -75,6 +76,6 @@ struct Colours {
 }
 
 /// Chooses the colours.
-async fn theme(Form(colours): Form<Colours>) -> Response {
+async fn theme(Filled(colours): Filled<Colours>) -> Response {
     frame::themed(frame::back(&colours.back), &colours.theme)
 }

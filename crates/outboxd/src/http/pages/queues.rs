@@ -67,7 +67,8 @@ fn by_instance(shown: PipesAnswer) -> Vec<Instance> {
 /// The queues.
 pub(super) async fn page_of_queues(State(shared): State<Arc<Shared>>, frame: Frame) -> Response {
     let (office, health) = (&shared.options.office, &shared.options.health);
-    let (queues, mut pipes) = futures_util::join!(shared.board.queues(office), ops::pipes::pipes(office, health));
+    let (queues, mut pipes) =
+        futures_util::join!(shared.board.queues(office), ops::pipes::pipes(office, health));
     let remarks = std::mem::take(&mut pipes.remarks);
     let shown = Queues { queues, instances: by_instance(pipes), remarks, frame };
     page(&shown.frame, &shown)

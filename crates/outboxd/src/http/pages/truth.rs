@@ -183,7 +183,8 @@ mod tests {
 
     #[test]
     fn e5_letters_and_errors_are_no_health_either() {
-        let (level, sentence, page) = told_of(view(), &Known { letters: Some(1), errors: Some(1_200), ..none() });
+        let (level, sentence, page) =
+            told_of(view(), &Known { letters: Some(1), errors: Some(1_200), ..none() });
         assert_eq!((level, page.as_deref()), (Level::Degraded, Some("/failures")));
         let expected = "Running. Nothing waits. One dead letter waits at a broker. ≥ 1,200 errors are open.";
         assert_eq!(sentence, expected);
