@@ -93,7 +93,7 @@ mod tests {
         let wrong = form("moon=1").await.err().expect("there is no such field");
         let (status, told) = wrong.told();
         assert_eq!(status, 400);
-        assert!(told.starts_with("the form cannot be read: unknown field `moon`"), "{told}");
+        assert!(told.starts_with("the form cannot be read: moon: unknown field `moon`"), "{told}");
     }
 
     #[tokio::test]
