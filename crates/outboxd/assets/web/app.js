@@ -31,11 +31,14 @@
   document.addEventListener("click", (event) => {
     const button = event.target.closest("[data-copy]");
     if (!button) return;
-    const text = one("pre", button.parentElement).textContent.trim();
-    navigator.clipboard.writeText(text).then(
-      () => { button.textContent = "Copied"; },
-      () => { button.textContent = "Select and copy"; },
-    );
+    const place = one("pre", button.parentElement);
+    // A page over plain HTTP has no clipboard, and a browser may refuse it.
+    const select = () => {
+      getSelection().selectAllChildren(place);
+      button.textContent = "Selected: copy it";
+    };
+    if (!navigator.clipboard) return select();
+    navigator.clipboard.writeText(place.textContent.trim()).then(() => { button.textContent = "Copied"; }, select);
   });
 
   // Charts of the last hour.
@@ -123,16 +126,45 @@
   }
 
   // Live: told at every sample, as long as somebody can see the page.
+  const AGAIN = 5000;
   let events = null;
+  let lostAt = null;
+  let again = null;
   let wanted = sessionStorage.getItem("live") !== "off";
 
   function showLive() {
     const dot = one(".live-dot");
     if (!dot) return;
-    dot.classList.toggle("on", events !== null);
+    const isLive = events !== null && lostAt === null;
+    dot.classList.toggle("on", isLive);
     const button = one("[data-live]");
-    button.title = events ? "live; press to hold" : "held; press to go on";
+    const lost = lostAt && `not live since ${lostAt.toISOString().slice(11, 19)} UTC`;
+    button.title = !events ? "held; press to go on" : lost ? `${lost}; press to hold` : "live; press to hold";
     button.setAttribute("aria-pressed", String(events !== null));
+    const words = one("[data-lost]");
+    words.textContent = (events && lost) || "";
+    words.hidden = words.textContent === "";
+  }
+
+  // What is shown grows old: that is said, and a stream which the browser has given up is opened again.
+  function lose(stream) {
+    if (stream !== events) return;
+    lostAt = lostAt || new Date();
+    if (stream.readyState === EventSource.CLOSED && again === null) {
+      again = setTimeout(() => {
+        again = null;
+        if (stream !== events) return;
+        events = null;
+        listen();
+      }, AGAIN);
+    }
+    showLive();
+  }
+
+  function regain(stream) {
+    if (stream !== events || lostAt === null) return;
+    lostAt = null;
+    showLive();
   }
 
   // Whoever types, or has typed something, must not lose it.
@@ -144,8 +176,12 @@
   function listen() {
     const should = wanted && !document.hidden && one("[data-live]") !== null;
     if (should && !events) {
-      events = new EventSource("/events");
-      events.addEventListener("tick", (event) => {
+      const stream = new EventSource("/events");
+      events = stream;
+      stream.addEventListener("open", () => regain(stream));
+      stream.addEventListener("error", () => lose(stream));
+      stream.addEventListener("tick", (event) => {
+        regain(stream);
         const tick = JSON.parse(event.data);
         if (tick.point) addPoint(tick.point);
         if (!isBusy()) document.body.dispatchEvent(new Event("tick"));
@@ -153,6 +189,7 @@
     } else if (!should && events) {
       events.close();
       events = null;
+      lostAt = null;
     }
     showLive();
   }

@@ -3,11 +3,11 @@
 
 use std::fmt::Write as _;
 
-use axum::extract::Path;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
 use rust_embed::RustEmbed;
 
+use super::given::At;
 use crate::http::answer::Refusal;
 
 #[derive(RustEmbed)]
@@ -28,7 +28,7 @@ pub fn address(name: &str) -> String {
 }
 
 /// `GET /assets/{name}`, whoever asks: there is nothing of anybody in them, and the page to sign in needs them.
-pub(super) async fn asset(Path(name): Path<String>) -> Response {
+pub(super) async fn asset(At(name): At<String>) -> Response {
     let Some(file) = Assets::get(&name) else {
         let help = "reload the page: a newer program may run here";
         return Refusal::new(StatusCode::NOT_FOUND, "there is no such file", help).into_response();

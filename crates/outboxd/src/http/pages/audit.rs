@@ -3,12 +3,13 @@
 use std::sync::Arc;
 
 use askama::Template;
-use axum::extract::{Query, State};
+use axum::extract::State;
 use axum::response::Response;
 use serde::Deserialize;
 use serde_json::Value;
 
 use super::frame::{Frame, page};
+use super::given::Params;
 use super::text::when;
 use crate::http::Shared;
 use crate::http::answer::Refusal;
@@ -80,7 +81,7 @@ fn in_words(value: &Value) -> String {
 pub(super) async fn book(
     State(shared): State<Arc<Shared>>,
     frame: Frame,
-    Query(asked_for): Query<Asked>,
+    Params(asked_for): Params<Asked>,
 ) -> Result<Response, Refusal> {
     let request = AuditRequest {
         by: asked(&asked_for.by),

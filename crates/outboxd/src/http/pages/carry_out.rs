@@ -4,15 +4,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use askama::Template;
-use axum::extract::{Form, Query, State};
+use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
-use outbox::admin::Repair;
+use jiff::Timestamp;
+use outbox::admin::{Repair, Stand};
 use outbox::letters::Act;
 
 use super::deed::Deed;
 use super::frame::{Frame, back, done, page};
-use super::said::asked;
+use super::given::{Filled, Params};
+use super::said::{asked, carried};
 use super::text::grouped;
 use crate::http::Shared;
 use crate::http::answer::Refusal;
@@ -20,7 +22,7 @@ use crate::http::person::Operator;
 use crate::ops::Office;
 use crate::ops::dead::{self, ActRequest, Picked};
 use crate::ops::errors::{self, Chosen, ResolveRequest, RetryRequest};
-use crate::ops::messages::{ListRequest, list};
+use crate::ops::messages::{ListRequest, Listed, list};
 use crate::ops::repair::{RepairRequest, repair};
 
 /// So long somebody waits for what they pressed.
@@ -43,7 +45,23 @@ struct Meant {
     remark: Option<String>,
 }
 
+/// What came of a deed.
+enum Came {
+    Done(Meant),
+    /// There is more now than whoever pressed the button was shown: nothing was done.
+    More(Meant),
+}
+
 impl Deed {
+    /// Does it, if it means no more than was shown.
+    async fn carry_out_as_shown(&self, office: &Office, by: &str) -> Result<Came, Refusal> {
+        let now = self.carry_out(office, by, true).await?;
+        if !self.covers(now.matched) {
+            return Ok(Came::More(now));
+        }
+        Ok(Came::Done(self.carry_out(office, by, false).await?))
+    }
+
     /// Does it, or only looks.
     async fn carry_out(&self, office: &Office, by: &str, dry_run: bool) -> Result<Meant, Refusal> {
         match self.place.as_str() {
@@ -55,9 +73,8 @@ impl Deed {
 
     async fn in_outbox(&self, office: &Office, by: &str, dry_run: bool) -> Result<Meant, Refusal> {
         let verb = if self.verb == "retry" { Repair::Retry } else { Repair::Skip };
-        let (source, filter) = (asked(&self.name), asked(&self.filter));
-        let request =
-            RepairRequest { source: source.clone(), filter: filter.clone(), dry_run, ..Default::default() };
+        let (source, filter) = (carried(&self.name), asked(&self.filter));
+        let request = RepairRequest { source: source.clone(), filter, dry_run, ..Default::default() };
         let changed = repair(office, verb, &request, by).await?;
         let mut meant = Meant {
             matched: changed.matched,
@@ -66,9 +83,13 @@ impl Deed {
             ..Meant::default()
         };
         if dry_run {
+            let filter = Some(self.meant()?);
             let request = ListRequest { source, filter, limit: Some(SAMPLE), ..ListRequest::default() };
             let listed = list(office, &request).await?;
-            let sample = listed.messages.into_iter().map(|one| {
+            // A message that is named may be done on another pipe; there nothing is repaired.
+            let set_aside = [Stand::Waiting, Stand::Behind, Stand::Dead].map(Stand::as_str);
+            let is_meant = |one: &Listed| set_aside.contains(&one.state);
+            let sample = listed.messages.into_iter().filter(is_meant).map(|one| {
                 let why = one.cause.map(|why| format!(": {} {}", why.code, why.detail)).unwrap_or_default();
                 format!("{} {}{why}", one.kind, one.id)
             });
@@ -79,12 +100,13 @@ impl Deed {
 
     async fn to_letters(&self, office: &Office, by: &str, dry_run: bool) -> Result<Meant, Refusal> {
         let picked = Picked {
-            source: asked(&self.name),
-            kind: asked(&self.kind),
-            code: asked(&self.code),
+            source: carried(&self.name),
+            kind: carried(&self.kind),
+            code: carried(&self.code),
+            older_than: self.older_than(Timestamp::now()),
             ..Picked::default()
         };
-        let ids = asked(&self.id).into_iter().collect();
+        let ids = self.id.iter().cloned().collect();
         let act = if self.verb == "retry" { Act::Return } else { Act::Discard };
         let acted =
             dead::act(office, act, ActRequest { ids, picked, dry_run, ..Default::default() }, by, &|_| {})
@@ -103,12 +125,13 @@ impl Deed {
 
     async fn to_errors(&self, office: &Office, by: &str, dry_run: bool) -> Result<Meant, Refusal> {
         let chosen = Chosen {
-            sink: asked(&self.name),
-            kind: asked(&self.kind),
-            code: asked(&self.code),
+            sink: carried(&self.name),
+            kind: carried(&self.kind),
+            code: carried(&self.code),
+            older_than: self.older_than(Timestamp::now()),
             ..Chosen::default()
         };
-        let ids: Vec<String> = asked(&self.id).into_iter().collect();
+        let ids: Vec<String> = self.id.iter().cloned().collect();
         let settled = if self.verb == "retry" {
             let request = RetryRequest { ids, chosen, dry_run, ..Default::default() };
             errors::retry(office, request, by, &|_| {}).await?
@@ -134,6 +157,9 @@ struct Preview {
     frame: Frame,
     deed: Deed,
     meant: Meant,
+    seen_at: Timestamp,
+    /// Whoever looks has pressed the button already, when there were fewer.
+    again: bool,
 }
 
 impl Preview {
@@ -169,7 +195,7 @@ pub(super) async fn to_the_end<T: Send + 'static>(
 }
 
 fn unknown() -> Refusal {
-    Refusal::bad("nobody knows how to do that", "go back to the page and press a button there")
+    Refusal::bad("it is not clear what is to be done to what", "go back to the page and press a button there")
 }
 
 /// What is meant, before anything is done.
@@ -177,32 +203,42 @@ pub(super) async fn preview(
     State(shared): State<Arc<Shared>>,
     Operator(person): Operator,
     frame: Frame,
-    Query(deed): Query<Deed>,
+    Params(deed): Params<Deed>,
 ) -> Result<Response, Refusal> {
     if !deed.is_known() {
         return Err(unknown());
     }
+    let (deed, seen_at) = (Deed { shown: None, seen_at: None, ..deed }, Timestamp::now());
     let meant = deed.carry_out(&shared.options.office, &person.name, true).await?;
-    Ok(page(&frame.clone(), &Preview { frame, deed, meant }))
+    Ok(page(&frame.clone(), &Preview { frame, deed, meant, seen_at, again: false }))
 }
 
 /// Does it.
 pub(super) async fn act(
     State(shared): State<Arc<Shared>>,
     Operator(person): Operator,
-    Form(deed): Form<Deed>,
+    mut frame: Frame,
+    Filled(deed): Filled<Deed>,
 ) -> Result<Response, Refusal> {
     if !deed.is_known() {
         return Err(unknown());
     }
-    let (office, theirs) = (shared.office.clone(), deed.clone());
-    let carried_out = to_the_end(async move { theirs.carry_out(&office, &person.name, false).await }).await?;
-    let Some(meant) = carried_out else {
-        return Ok(done(
-            back(&deed.back),
-            "It takes a while and goes on by itself; the audit tells when it is done.",
-        ));
+    let (office, theirs, seen_at) = (shared.office.clone(), deed.clone(), Timestamp::now());
+    let carried_out =
+        to_the_end(async move { theirs.carry_out_as_shown(&office, &person.name).await }).await?;
+    let meant = match carried_out {
+        Some(Came::Done(meant)) => meant,
+        Some(Came::More(meant)) => {
+            // This page has no address of its own to come back to.
+            frame.address = back(&deed.back).to_owned();
+            return Ok(page(&frame.clone(), &Preview { frame, deed, meant, seen_at, again: true }));
+        }
+        None => {
+            let said = "It takes a while and goes on by itself; the audit tells when it is done.";
+            return Ok(done(back(&deed.back), said));
+        }
     };
+    shared.board.changed().await;
     let verb = match deed.verb.as_str() {
         "retry" => "Retried",
         "skip" => "Skipped",
@@ -210,6 +246,11 @@ pub(super) async fn act(
         _ => "Resolved",
     };
     let mut said = format!("{verb} {} of {}.", grouped(meant.changed), grouped(meant.matched));
+    if let Some(fewer) =
+        deed.shown.and_then(|shown| shown.checked_sub(meant.matched)).filter(|fewer| *fewer > 0)
+    {
+        said.push_str(&format!(" {} of those that were shown did not match any more.", grouped(fewer)));
+    }
     if meant.more {
         said.push_str(" There are more, which were not looked at: do it again.");
     }

@@ -3,22 +3,22 @@
 use std::sync::Arc;
 
 use askama::Template;
-use axum::extract::{Form, Path, Query, State};
+use axum::extract::State;
 use axum::response::Response;
 use serde::Deserialize;
 
-use super::carry_out::to_the_end;
-use super::deed::Deed;
-use super::frame::{Frame, done, page};
+use super::deed::{Deed, UNKNOWN, known};
+use super::edit::{is_editable, mark};
+use super::frame::{Frame, page};
+use super::given::{At, Params};
 use super::message::may_see;
 use super::payload::Payload;
-use super::said::asked;
+use super::said::{carried, shell};
 use super::text::{grouped, when};
 use crate::http::Shared;
 use crate::http::answer::Refusal;
-use crate::http::person::Operator;
 use crate::ops::dead::{self, Letters, Picked, Wanted, WholeLetter};
-use crate::ops::errors::{self, Chosen, EditRequest, Errors, RetryRequest, Standing, WholeError};
+use crate::ops::errors::{self, Chosen, Errors, Standing, WholeError};
 use crate::ops::failures::{Failures, Group, Place, failures};
 
 /// A list has at most so many.
@@ -32,8 +32,9 @@ struct Shown {
 }
 
 impl Shown {
-    fn deed(&self, group: &Group) -> Deed {
-        Deed::of_group(group)
+    /// What can be done to a whole group; nothing if that would mean others, too.
+    fn deed(&self, group: &Group) -> Option<Deed> {
+        Deed::is_exact(group).then(|| Deed::of_group(group))
     }
 }
 
@@ -47,12 +48,16 @@ fn place(place: &Place) -> String {
     }
 }
 
+fn or_unknown(text: &str) -> &str {
+    if text.is_empty() { UNKNOWN } else { text }
+}
+
 /// The page that lists a group one by one.
 fn list_of(group: &Group) -> String {
     let query = |pairs: &[(&str, &str)]| {
         url::form_urlencoded::Serializer::new(String::new()).extend_pairs(pairs).finish()
     };
-    let (kind, code) = (group.kind.as_str(), group.code.as_str());
+    let (kind, code) = (or_unknown(&group.kind), or_unknown(&group.code));
     match &group.place {
         Place::Outbox { source, .. } => {
             let filter = Deed::of_group(group).filter;
@@ -91,9 +96,18 @@ pub(super) struct Which {
 }
 
 impl Which {
-    /// What nobody knows is told as a dash, and matches everything.
+    fn kind(&self) -> Option<String> {
+        carried(known(&self.kind))
+    }
+
     fn code(&self) -> Option<String> {
-        asked(&self.code).filter(|code| code != "-")
+        carried(known(&self.code))
+    }
+
+    /// What can be done to all of them; nothing if no filter finds just these.
+    fn deed(&self, of: impl FnOnce(&str, &str) -> Deed) -> Option<Deed> {
+        let is_exact = self.kind != UNKNOWN && self.code != UNKNOWN;
+        is_exact.then(|| of(&self.kind, &self.code))
     }
 }
 
@@ -103,24 +117,29 @@ struct LetterList {
     frame: Frame,
     which: Which,
     shown: Letters,
-    deed: Deed,
+    deed: Option<Deed>,
 }
 
 /// Dead letters, one by one.
 pub(super) async fn letters(
     State(shared): State<Arc<Shared>>,
     frame: Frame,
-    Query(which): Query<Which>,
+    Params(which): Params<Which>,
 ) -> Result<Response, Refusal> {
     let picked = Picked {
-        source: asked(&which.source),
-        kind: asked(&which.kind),
+        source: carried(&which.source),
+        kind: which.kind(),
         code: which.code(),
         most: Some(MOST),
         ..Picked::default()
     };
-    let deed = Deed::of_letters(&which.source, &which.kind, &which.code().unwrap_or_default(), "");
-    let shown = dead::list(&shared.options.office, Wanted::new(&[], picked)).await?;
+    let deed = which.deed(|kind, code| Deed::of_letters(&which.source, kind, code, None));
+    let mut shown = dead::list(&shared.options.office, Wanted::new(&[], picked)).await?;
+    shown.letters.retain(|letter| {
+        (which.kind != UNKNOWN || letter.kind.is_empty())
+            && (which.code != UNKNOWN
+                || letter.cause.as_ref().is_none_or(|cause| known(&cause.code).is_empty()))
+    });
     Ok(page(&frame.clone(), &LetterList { frame, which, shown, deed }))
 }
 
@@ -137,14 +156,14 @@ struct OneLetter {
 pub(super) async fn letter(
     State(shared): State<Arc<Shared>>,
     frame: Frame,
-    Path((source, id)): Path<(String, String)>,
+    At((source, id)): At<(String, String)>,
 ) -> Result<Response, Refusal> {
     let shows = may_see(&shared, &frame.person);
     let shown = dead::show(&shared.options.office, Some(&source), &id, shows).await?;
     let unseen = || Refusal::later("it cannot be looked at now", "try again in a while");
     let letter = shown.letters.into_iter().next().ok_or_else(unseen)?;
     let payload = shows.then(|| Payload::of(&letter.payload.bytes()));
-    let deed = Deed::of_letters(&source, "", "", &id);
+    let deed = Deed::of_letters(&source, "", "", Some(&id));
     Ok(page(&frame.clone(), &OneLetter { frame, letter, payload, deed }))
 }
 
@@ -154,14 +173,14 @@ struct ErrorList {
     frame: Frame,
     which: Which,
     shown: Errors,
-    deed: Deed,
+    deed: Option<Deed>,
 }
 
 /// Errors of a table, one by one.
 pub(super) async fn error_list(
     State(shared): State<Arc<Shared>>,
     frame: Frame,
-    Query(which): Query<Which>,
+    Params(which): Params<Which>,
 ) -> Result<Response, Refusal> {
     let state = match which.state.as_str() {
         "returned" => Standing::Returned,
@@ -170,15 +189,19 @@ pub(super) async fn error_list(
         _ => Standing::Open,
     };
     let chosen = Chosen {
-        sink: asked(&which.sink),
+        sink: carried(&which.sink),
         state,
-        kind: asked(&which.kind),
+        kind: which.kind(),
         code: which.code(),
         most: Some(MOST),
         ..Chosen::default()
     };
-    let deed = Deed::of_errors(&which.sink, &which.kind, &which.code().unwrap_or_default(), "");
-    let shown = errors::list(&shared.options.office, Vec::new(), chosen).await?;
+    let deed = which.deed(|kind, code| Deed::of_errors(&which.sink, kind, code, None));
+    let mut shown = errors::list(&shared.options.office, Vec::new(), chosen).await?;
+    shown.errors.retain(|error| {
+        (which.kind != UNKNOWN || error.kind.is_empty())
+            && (which.code != UNKNOWN || known(&error.cause.code).is_empty())
+    });
     Ok(page(&frame.clone(), &ErrorList { frame, which, shown, deed }))
 }
 
@@ -193,9 +216,15 @@ struct OneError {
 }
 
 impl OneError {
-    /// What can be edited in a page: text.
-    fn text(&self) -> Option<&str> {
-        self.error.payload.text.as_deref()
+    /// What a page can edit, with the mark of what it is now.
+    fn editable(&self) -> Option<(&str, String)> {
+        let text = self.error.payload.text.as_deref().filter(|text| is_editable(text))?;
+        Some((text, mark(text.as_bytes())))
+    }
+
+    fn command(&self) -> String {
+        let (sink, id) = (shell(&self.error.entry.sink), shell(&self.error.entry.id));
+        format!("outboxd errors edit --sink {sink} {id}")
     }
 
     fn is_open(&self) -> bool {
@@ -207,7 +236,7 @@ impl OneError {
 pub(super) async fn error(
     State(shared): State<Arc<Shared>>,
     frame: Frame,
-    Path((sink, id)): Path<(String, String)>,
+    At((sink, id)): At<(String, String)>,
 ) -> Result<Response, Refusal> {
     let shows = may_see(&shared, &frame.person);
     let shown = errors::show(&shared.options.office, Some(&sink), &id, shows).await?;
@@ -215,53 +244,6 @@ pub(super) async fn error(
     let error = shown.errors.into_iter().next().ok_or_else(gone)?;
     let payload = shows.then(|| Payload::of(&error.payload.bytes()));
     let original = (shows && error.edited).then(|| Payload::of(&error.original.bytes()));
-    let deed = Deed::of_errors(&sink, "", "", &id);
+    let deed = Deed::of_errors(&sink, "", "", Some(&id));
     Ok(page(&frame.clone(), &OneError { frame, error, payload, original, deed }))
-}
-
-/// Another payload.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct Edit {
-    payload: String,
-    /// `edit` or `edit and retry`.
-    then: String,
-}
-
-/// Changes the payload of an error, and sends it back if that is asked for.
-pub(super) async fn edit(
-    State(shared): State<Arc<Shared>>,
-    Operator(person): Operator,
-    Path((sink, id)): Path<(String, String)>,
-    Form(Edit { payload, then }): Form<Edit>,
-) -> Result<Response, Refusal> {
-    if !may_see(&shared, &person) {
-        let help = "who may is set by 'payloads' of [http]; the command line edits, too";
-        return Err(Refusal::new(axum::http::StatusCode::FORBIDDEN, "nobody sees payloads here", help));
-    }
-    // A browser writes the end of a line in its own way.
-    let payload = Some(payload.replace("\r\n", "\n"));
-    let here = format!("/failures/errors/{sink}/{id}");
-    let request = EditRequest {
-        id: id.clone(),
-        sink: Some(sink.clone()),
-        payload,
-        payload_base64: None,
-        dry_run: false,
-    };
-    let retry = (then == "retry").then(|| {
-        let chosen = Chosen { sink: Some(sink), ..Chosen::default() };
-        RetryRequest { ids: vec![id], chosen, ..Default::default() }
-    });
-    let office = shared.office.clone();
-    let carried_out = async move {
-        let edited = errors::edit(&office, request, &person.name).await?;
-        let changed =
-            if edited.changed == 1 { "Its payload is changed" } else { "It had that payload already" };
-        let Some(retry) = retry else { return Ok(format!("{changed}. The first one is kept.")) };
-        let sent = errors::retry(&office, retry, &person.name, &|_| {}).await?;
-        Ok(format!("{changed}, and it is sent back: {} of {}.", sent.changed, sent.matched))
-    };
-    let said = to_the_end(carried_out).await?;
-    Ok(done(&here, said.as_deref().unwrap_or("It takes a while and goes on by itself.")))
 }

@@ -104,7 +104,7 @@ impl FromRequestParts<Arc<Shared>> for Frame {
         let health = &shared.options.health;
         Ok(Self {
             person,
-            truth: truth(&health.judged(), shared.board.dead()),
+            truth: truth(&health.judged(), &shared.board.known()),
             // A part of a page that is loaded again would take it from the page that it is for.
             said: cookie(&parts.headers, SAID).filter(|_| !parts.headers.contains_key("hx-request")),
             theme: theme(&parts.headers),

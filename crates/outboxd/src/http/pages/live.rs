@@ -2,7 +2,7 @@
 
 use std::convert::Infallible;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use axum::Json;
 use axum::extract::State;
@@ -12,17 +12,18 @@ use axum::response::{IntoResponse, Response};
 use futures_util::StreamExt as _;
 use jiff::Timestamp;
 use serde::Serialize;
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 use tokio_stream::wrappers::WatchStream;
 use tokio_util::sync::CancellationToken;
 
 use super::doctor::LastLook;
 use super::history::{History, Minute, Point, Sample};
-use super::stands::Stands;
+use super::known::Known;
 use crate::health::Health;
 use crate::http::Shared;
 use crate::http::person::Person;
 use crate::ops::Office;
+use crate::ops::queues::{Queues, queues};
 
 /// How often a sample is taken.
 const PAUSE: Duration = Duration::from_secs(5);
@@ -45,7 +46,9 @@ struct Tick {
 pub struct Board {
     history: Mutex<History>,
     ticks: watch::Sender<Option<Tick>>,
-    dead: Mutex<Option<u64>>,
+    pub(super) known: Mutex<Known>,
+    stale: Notify,
+    queues: tokio::sync::Mutex<Option<(Instant, Arc<Queues>)>>,
     pub(super) last_look: LastLook,
     stop: CancellationToken,
 }
@@ -56,7 +59,9 @@ impl Board {
         Self {
             history: Mutex::default(),
             ticks: watch::Sender::new(None),
-            dead: Mutex::default(),
+            known: Mutex::default(),
+            stale: Notify::new(),
+            queues: tokio::sync::Mutex::default(),
             last_look: LastLook::default(),
             stop,
         }
@@ -66,14 +71,24 @@ impl Board {
         self.history.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// How many messages wait for a person, as it was known last.
-    pub(super) fn dead(&self) -> Option<u64> {
-        *self.dead.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Somebody has done something to what is counted: it is counted anew at once.
+    pub(super) async fn changed(&self) {
+        *self.queues.lock().await = None;
+        self.stale.notify_one();
     }
 
-    /// So many messages wait for a person.
-    pub(super) fn set_dead(&self, dead: u64) {
-        *self.dead.lock().unwrap_or_else(PoisonError::into_inner) = Some(dead);
+    /// What lies at the brokers, asked for once in a tick however many pages are open: each look opens connections. Whoever
+    /// comes meanwhile waits for the same answer, which has a limit.
+    pub(super) async fn queues(&self, office: &Office) -> Arc<Queues> {
+        let mut kept = self.queues.lock().await;
+        if let Some((at, queues)) = &*kept
+            && at.elapsed() < PAUSE
+        {
+            return Arc::clone(queues);
+        }
+        let queues = Arc::new(queues(office).await);
+        *kept = Some((Instant::now(), Arc::clone(&queues)));
+        queues
     }
 
     /// The last minutes, newest first.
@@ -90,7 +105,7 @@ impl Board {
             failed: views().map(|view| view.failed).sum(),
             lag: views().filter_map(|view| view.lag).max().map(|lag| lag.as_secs_f64()),
         };
-        let truth = super::truth::truth(&judged, self.dead());
+        let truth = super::truth::truth(&judged, &self.known());
         let mut history = self.history();
         history.push(sample);
         let tick = Tick { level: truth.level.as_str(), sentence: truth.sentence, point: history.last() };
@@ -102,17 +117,20 @@ impl Board {
 /// Samples until the stop.
 pub async fn keep(board: Arc<Board>, health: Arc<Health>, office: Arc<Office>) {
     let stop = board.stop.clone();
+    let mut asked = false;
     for round in 0_u64.. {
         // What is dead changes seldom, and to count it costs a database something.
-        if round.is_multiple_of(COUNTED_EVERY)
-            && stop.run_until_cancelled(Stands::read(&office, &board)).await.is_none()
+        if (asked || round.is_multiple_of(COUNTED_EVERY))
+            && stop.run_until_cancelled(board.count(&office, &health)).await.is_none()
         {
             return;
         }
         board.sample(&health);
-        if stop.run_until_cancelled(tokio::time::sleep(PAUSE)).await.is_none() {
-            return;
-        }
+        let pause = tokio::time::timeout(PAUSE, board.stale.notified());
+        asked = match stop.run_until_cancelled(pause).await {
+            Some(woken) => woken.is_ok(),
+            None => return,
+        };
     }
 }
 

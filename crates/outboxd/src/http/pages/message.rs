@@ -3,12 +3,13 @@
 use std::sync::Arc;
 
 use askama::Template;
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::response::Response;
 use outbox::Message;
 use outbox::admin::Stand;
 
 use super::frame::{Frame, page};
+use super::given::At;
 use super::payload::Payload;
 use super::said::shell;
 use super::steps::{Step, steps};
@@ -17,6 +18,7 @@ use crate::http::Shared;
 use crate::http::answer::Refusal;
 use crate::http::person::{Person, may_see_payloads};
 use crate::ops::show::{Life, life};
+use crate::ops::{Office, Selection};
 
 #[derive(Template)]
 #[template(path = "message.html")]
@@ -31,6 +33,8 @@ struct Shown {
     payload: Option<Payload>,
     /// A pipe of its outbox has set it aside.
     repairable: bool,
+    /// What finds it, and nothing else.
+    filter: String,
     command: String,
 }
 
@@ -45,17 +49,37 @@ pub(super) fn may_see(shared: &Shared, person: &Person) -> bool {
     may_see_payloads(person, shared.options.access.payloads)
 }
 
+/// The life of a message as it stands in an outbox, or in the first that has it.
+async fn life_in(office: &Office, source: &str, id: &str) -> Result<(String, Life), Refusal> {
+    // Also beyond its outbox: what became of it at brokers and consumers is what one wants to know. Each place has its own
+    // time to answer, so one that does not hides no other.
+    let mut found = life(office, id, None).await?;
+    let source = outbox_of(source, &found);
+    let is_first = found.written.first().is_none_or(|written| written.source == source);
+    if !is_first && found.written.iter().any(|written| written.source == source) {
+        // Another outbox has another message of that id.
+        found.message = life(office, id, Some(&source)).await?.message;
+    }
+    if found.written.iter().any(|written| written.source == source) {
+        found.written.retain(|written| written.source == source);
+    }
+    Ok((source, found))
+}
+
+/// Whoever comes from a dead letter or an error does not know the outbox. Pure.
+fn outbox_of(source: &str, life: &Life) -> String {
+    let first = life.written.first().filter(|_| source == "-");
+    first.map_or(source, |written| &written.source).to_owned()
+}
+
 /// One message.
 pub(super) async fn message(
     State(shared): State<Arc<Shared>>,
     frame: Frame,
-    Path((source, id)): Path<(String, String)>,
+    At((source, id)): At<(String, String)>,
 ) -> Result<Response, Refusal> {
     let office = &shared.options.office;
-    // Also beyond its outbox: what became of it at brokers and consumers is what one wants to know.
-    let life = office.look("cannot show the message", life(office, &id, None)).await?;
-    // Whoever comes from a dead letter or an error does not know its outbox.
-    let source = life.written.first().map_or(source, |written| written.source.clone());
+    let (source, life) = life_in(office, &source, &id).await?;
     let shows = may_see(&shared, &frame.person);
     let payload = life.message.as_ref().filter(|_| shows).map(|message| Payload::of(&message.payload));
     let entries = || {
@@ -63,6 +87,22 @@ pub(super) async fn message(
     };
     let repairable = entries().any(|entry| matches!(entry.stand, Stand::Waiting | Stand::Dead));
     let command = format!("outboxd show {}{}", shell(&id), if shows { " --payload" } else { "" });
+    let filter = Selection { id: Some(id.clone()), ..Selection::default() }.to_string();
     let (state, steps) = (life.state(&office.plan).as_str(), steps(&life));
-    Ok(page(&frame.clone(), &Shown { frame, source, id, state, life, steps, payload, repairable, command }))
+    let shown = Shown { frame, source, id, state, life, steps, payload, repairable, filter, command };
+    Ok(page(&shown.frame, &shown))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ops::show::Written;
+
+    #[test]
+    fn the_outbox_that_was_asked_for_is_shown_and_the_first_only_if_none_was() {
+        let written = |source: &str| Written { source: source.to_owned(), entries: Vec::new() };
+        let life = Life { written: vec![written("a"), written("b")], ..Life::default() };
+        assert_eq!((outbox_of("b", &life), outbox_of("-", &life)), ("b".to_owned(), "a".to_owned()));
+        assert_eq!(outbox_of("-", &Life::default()), "-");
+    }
 }

@@ -3,13 +3,14 @@
 use std::sync::Arc;
 
 use askama::Template;
-use axum::extract::{Query, State};
+use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
 use outbox::admin::Stand;
 use serde::Deserialize;
 
 use super::frame::{Frame, page_with};
+use super::given::Params;
 use super::said::{asked, shell};
 use super::text::when;
 use crate::http::Shared;
@@ -88,7 +89,7 @@ fn outboxes(plan: &Plan) -> Vec<String> {
 pub(super) async fn messages(
     State(shared): State<Arc<Shared>>,
     frame: Frame,
-    Query(Asked { source, filter, after, oldest_first }): Query<Asked>,
+    Params(Asked { source, filter, after, oldest_first }): Params<Asked>,
 ) -> Response {
     let office = &shared.options.office;
     let sources = outboxes(&office.plan);

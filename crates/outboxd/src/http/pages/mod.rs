@@ -7,9 +7,12 @@ mod audit;
 mod carry_out;
 mod deed;
 mod doctor;
+mod edit;
 mod failures;
 mod frame;
+mod given;
 mod history;
+mod known;
 mod live;
 mod message;
 mod messages;
@@ -27,7 +30,6 @@ mod truth;
 use std::sync::Arc;
 
 use axum::Router;
-use axum::extract::Form;
 use axum::response::Response;
 use axum::routing::{get, post};
 use serde::Deserialize;
@@ -36,6 +38,7 @@ pub(super) use assets::address;
 pub(super) use frame::{back, theme as chosen_theme};
 pub(super) use live::{Board, keep};
 
+use self::given::Filled;
 use super::Shared;
 
 /// Below `/`. Who asks is known: the guard has put a [`Person`](super::person::Person) into the request.
@@ -53,7 +56,7 @@ pub(super) fn routes() -> Router<Arc<Shared>> {
         .route("/failures/letters/{source}/{id}", get(failures::letter))
         .route("/failures/errors", get(failures::error_list))
         .route("/failures/errors/{sink}/{id}", get(failures::error))
-        .route("/failures/errors/{sink}/{id}/edit", post(failures::edit))
+        .route("/failures/errors/{sink}/{id}/edit", post(edit::edit))
         .route("/failures/preview", get(carry_out::preview))
         .route("/failures/act", post(carry_out::act))
         .route("/doctor", get(doctor::show).post(doctor::look))
@@ -73,6 +76,6 @@ struct Colours {
 }
 
 /// Chooses the colours.
-async fn theme(Form(colours): Form<Colours>) -> Response {
+async fn theme(Filled(colours): Filled<Colours>) -> Response {
     frame::themed(frame::back(&colours.back), &colours.theme)
 }

@@ -64,7 +64,7 @@ pub(super) async fn overview(State(shared): State<Arc<Shared>>, mut frame: Frame
     let stands = Stands::read(&shared.office, &shared.board).await;
     let judged = shared.options.health.judged();
     // What was just counted is the truth.
-    frame.truth = truth(&judged, shared.board.dead());
+    frame.truth = truth(&judged, &shared.board.known());
     let overview = Overview {
         pending: stands.sum(|lane| lane.pending),
         in_flight: judged.iter().map(|(view, _)| view.in_flight).sum(),

@@ -3,12 +3,13 @@
 use std::sync::Arc;
 
 use askama::Template;
-use axum::extract::{Form, Path, State};
+use axum::extract::State;
 use axum::response::Response;
 use serde::Deserialize;
 
 use super::carry_out::to_the_end;
 use super::frame::{Frame, done, page};
+use super::given::{At, Filled};
 use super::said::asked;
 use super::stands::{Lane, Stands};
 use super::text::{age, counted, grouped, when};
@@ -54,8 +55,8 @@ pub(super) struct Note {
 pub(super) async fn pause(
     State(shared): State<Arc<Shared>>,
     Operator(person): Operator,
-    Path(pipe): Path<String>,
-    Form(Note { note }): Form<Note>,
+    At(pipe): At<String>,
+    Filled(Note { note }): Filled<Note>,
 ) -> Result<Response, Refusal> {
     let (office, name) = (shared.office.clone(), pipe.clone());
     let paused = async move { Ok(pause_one(&office, &name, asked(&note).as_deref(), &person.name).await?) };
@@ -64,6 +65,7 @@ pub(super) async fn pause(
         Some(_) => "is paused, in all instances",
         None => "will be paused as soon as the database answers",
     };
+    shared.board.changed().await;
     Ok(done("/pipes", &format!("Pipe '{pipe}' {said}.")))
 }
 
@@ -71,7 +73,7 @@ pub(super) async fn pause(
 pub(super) async fn resume(
     State(shared): State<Arc<Shared>>,
     Operator(person): Operator,
-    Path(pipe): Path<String>,
+    At(pipe): At<String>,
 ) -> Result<Response, Refusal> {
     let (office, name) = (shared.office.clone(), pipe.clone());
     let resumed = async move { Ok(resume_one(&office, &name, &person.name).await?) };
@@ -80,5 +82,6 @@ pub(super) async fn resume(
         Some(_) => "goes on, in all instances",
         None => "will go on as soon as the database answers",
     };
+    shared.board.changed().await;
     Ok(done("/pipes", &format!("Pipe '{pipe}' {said}.")))
 }

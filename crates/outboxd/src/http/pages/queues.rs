@@ -13,13 +13,12 @@ use super::text::{grouped, when};
 use crate::http::Shared;
 use crate::ops;
 use crate::ops::pipes::PipesAnswer;
-use crate::ops::queues::{AtBroker, queues};
 
 #[derive(Template)]
 #[template(path = "queues.html")]
 struct Queues {
     frame: Frame,
-    sources: Vec<AtBroker>,
+    queues: Arc<ops::queues::Queues>,
     instances: Vec<Instance>,
     remarks: Vec<String>,
 }
@@ -68,8 +67,9 @@ fn by_instance(shown: PipesAnswer) -> Vec<Instance> {
 /// The queues.
 pub(super) async fn page_of_queues(State(shared): State<Arc<Shared>>, frame: Frame) -> Response {
     let (office, health) = (&shared.options.office, &shared.options.health);
-    let (queues, mut pipes) = futures_util::join!(queues(office), ops::pipes::pipes(office, health));
+    let (queues, mut pipes) =
+        futures_util::join!(shared.board.queues(office), ops::pipes::pipes(office, health));
     let remarks = std::mem::take(&mut pipes.remarks);
-    let shown = Queues { sources: queues.sources, instances: by_instance(pipes), remarks, frame };
+    let shown = Queues { queues, instances: by_instance(pipes), remarks, frame };
     page(&shown.frame, &shown)
 }

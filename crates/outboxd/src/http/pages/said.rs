@@ -5,6 +5,11 @@ pub(super) fn asked(text: &str) -> Option<String> {
     Some(text.trim()).filter(|text| !text.is_empty()).map(str::to_owned)
 }
 
+/// What a form or link of ours carries, as it is: an id may well begin with a space.
+pub(super) fn carried(text: &str) -> Option<String> {
+    Some(text).filter(|text| !text.is_empty()).map(str::to_owned)
+}
+
 /// A word for a shell, quoted where it must be. Pure.
 pub(super) fn shell(word: &str) -> String {
     let is_plain =
@@ -30,5 +35,6 @@ mod tests {
     #[test]
     fn an_empty_field_asks_for_nothing() {
         assert_eq!((asked("  "), asked(" a ")), (None, Some("a".to_owned())));
+        assert_eq!((carried(""), carried(" a ")), (None, Some(" a ".to_owned())));
     }
 }

@@ -48,9 +48,9 @@ impl Stands {
                 Self { lanes: Vec::new(), troubles }
             }
         };
-        if stands.troubles.is_empty() {
-            board.set_dead(stands.sum(|lane| lane.dead));
-        }
+        // What some outbox did not tell is not zero.
+        let dead = stands.troubles.is_empty().then(|| stands.sum(|lane| lane.dead));
+        board.learn(|known| known.dead = dead);
         stands
     }
 
