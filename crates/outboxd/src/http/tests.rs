@@ -209,7 +209,7 @@ async fn what_cannot_be_done_is_told_with_what_to_do() {
         ("DELETE /v1/messages HTTP/1.1", 405),
         ("PUT /v1/messages HTTP/1.1", 405),
         ("POST /metrics HTTP/1.1", 405),
-        ("POST /v1/message HTTP/1.1", 404),
+        ("POST /v1/message HTTP/1.1", 403),
         ("GET /nowhere HTTP/1.1", 404),
     ] {
         let (found, _, body) = ask(server.addr, &format!("{head}\r\n{authorized}"), b"").await;

@@ -89,7 +89,7 @@ impl Guard {
         if self.publishers.find(given).is_none() {
             return unknown("the token is not known", true, PEOPLE);
         }
-        let help = "give the script a token of its own, under [http.people.NAME] with a role";
+        let help = "publish with POST /v1/messages; for everything else take a token of [http.people.NAME], which has a role";
         Refusal::new(StatusCode::FORBIDDEN, "this token publishes, and may nothing else", help)
     }
 

@@ -5,7 +5,6 @@ use axum::middleware::from_fn;
 use axum::routing::{get, post};
 use hyper::service::Service as _;
 use hyper_util::service::TowerToHyperService;
-use outbox::Timestamp;
 use outbox::pauses::Pause;
 use tokio_util::sync::CancellationToken;
 
@@ -41,8 +40,8 @@ fn router(shared: &Arc<Shared>) -> Router {
             .route("/look", get(async |person: Person| person.name))
             .route("/act", post(async |Operator(person): Operator| person.name))
     };
-    let api = routes().route("/messages", get(async || "listed").post(async || "published"));
-    let api = api.layer(from_fn_with_state(Arc::clone(shared), api));
+    let with_messages = routes().route("/messages", get(async || "listed").post(async || "published"));
+    let api = with_messages.layer(from_fn_with_state(Arc::clone(shared), api));
     let pages = routes()
         .route("/assets/style.css", get(async || "body {}"))
         .layer(from_fn_with_state(Arc::clone(shared), page));
@@ -170,7 +169,7 @@ async fn d8_strangers_are_told_states_and_reasons_and_no_more() {
     let pause = Pause {
         pipe: "relay".to_owned(),
         by: "anna-canary".to_owned(),
-        at: Timestamp::now(),
+        at: jiff::Timestamp::now(),
         note: Some("note-canary".to_owned()),
     };
     for shared in [&here, &there] {

@@ -12,7 +12,7 @@ use percent_encoding::{NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode
 use super::truth::{Truth, truth};
 use crate::http::Shared;
 use crate::http::answer::Refusal;
-pub(super) use crate::http::guard::local as back;
+pub(in crate::http) use crate::http::guard::local as back;
 use crate::http::person::{ANONYMOUS, Person, Role};
 
 /// The cookie with what was just done, for the next page.
