@@ -198,7 +198,7 @@ mod tests {
         SourceWorker {
             source: Arc::new(plan.sources["orders"].clone()),
             health: Arc::new(Health::new("here:1", &plan, &[&pipe])),
-            pipes: vec![(pipe, Arc::new(outbox::memory::Recorder::new()))],
+            pipes: vec![(pipe, Arc::new(outbox::memory::Recorder::new()) as Arc<dyn Sink>)],
             owner: "here:1".to_owned(),
             stop: stop.clone(),
             once: false,
