@@ -176,7 +176,6 @@ async fn run(
 }
 
 /// The id that is asked for, if one is; none if no message of ours can have it.
-#[expect(clippy::option_option, reason = "whether one is asked for, and whether there can be one")]
 fn id_of(filter: &Filter) -> Option<Option<Uuid>> {
     filter.id.as_ref().map(|id| Uuid::parse_str(id.as_str())).transpose().ok()
 }
