@@ -49,8 +49,12 @@ impl Asking<'_> {
     /// to nobody, and dropped by the broker.
     pub(super) async fn alarm(&self) -> Finding {
         let sent = self.ask(async |channel| {
-            let (options, properties) = (BasicPublishOptions::default(), BasicProperties::default());
-            channel.basic_publish(short(""), short(NOBODY), options, b"", properties).await?.await
+            // The first may still get through: by it the broker learns that we publish, and stops reading.
+            for _ in 0..2 {
+                let (options, properties) = (BasicPublishOptions::default(), BasicProperties::default());
+                channel.basic_publish(short(""), short(NOBODY), options, b"", properties).await?.await?;
+            }
+            Ok(())
         });
         let blocked = async {
             loop {

@@ -40,7 +40,13 @@ impl Exchange {
         };
         let mut findings = vec![Finding::ok("connection", format!("logged in to {}", link.shown()))];
         let asking = Asking { link: &link, session: &session, limit: config.connect_timeout };
-        findings.push(asking.alarm().await);
+        let alarm = asking.alarm().await;
+        let is_blocked = alarm.level == Level::Failure;
+        findings.push(alarm);
+        // Who is blocked is not answered.
+        if is_blocked {
+            return findings;
+        }
         let look = Look { asking, config };
         findings.extend(look.exchange().await);
         for queue in &config.queues {
@@ -103,6 +109,9 @@ impl WorkQueue {
         let Ok(session) = self.link.session().await else { return Vec::new() };
         let asking = Asking { link: &self.link, session: &session, limit: self.config.connect_timeout };
         let mut findings = vec![asking.alarm().await];
+        if findings.iter().any(|finding| finding.level == Level::Failure) {
+            return findings;
+        }
         for queue in [&self.config.queue, &self.config.dead] {
             let whose = if *queue == self.config.queue { Whose::Ours } else { Whose::Others };
             findings.extend(keeping::examine(asking, queue, whose).await);

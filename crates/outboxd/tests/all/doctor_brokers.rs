@@ -14,7 +14,7 @@ fn to_queues(url: &str, queues: &[&str]) -> String {
     let queues: Vec<_> = queues.iter().map(|name| format!("{{ name = \"{name}\" }}")).collect();
     format!(
         "[connections]\nshop = \"sqlite:shop.db\"\nrabbit = \"{url}\"\n[sources.orders]\non = \"shop\"\n\
-         [sinks.events]\non = \"rabbit\"\nexchange = \"amq.direct\"\nkind = \"direct\"\ntopology = \"check\"\n\
+         [sinks.events]\non = \"rabbit\"\nexchange = \"amq.fanout\"\nkind = \"fanout\"\ntopology = \"check\"\n\
          queues = [{}]\n[pipes.relay]\nfrom = \"orders\"\nto = \"events\"\n",
         queues.join(", ")
     )
