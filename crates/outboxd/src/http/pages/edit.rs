@@ -86,7 +86,7 @@ pub(super) async fn edit(
     };
     let retry = (then == "retry").then(|| {
         let chosen = Chosen { sink: Some(sink), ..Chosen::default() };
-        RetryRequest { ids: vec![id], chosen, rate: None, dry_run: false }
+        RetryRequest { ids: vec![id], chosen, ..Default::default() }
     });
     let office = shared.office.clone();
     let carried_out = async move {
