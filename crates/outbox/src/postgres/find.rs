@@ -128,7 +128,7 @@ async fn narrow(
     let last: Option<i64> = last.persistent(false).fetch_optional(&mut *tx).await.map_err(failed)?;
     let Some(last) = last else { return Ok(None) };
     if filter.newest_first {
-        let is_end = part.above.is_some_and(|above| last <= above + 1);
+        let is_end = part.above.is_some_and(|above| last <= above.saturating_add(1));
         part.above = part.above.max(Some(last - 1));
         return Ok((!is_end).then_some(u64::try_from(last).unwrap_or(0)));
     }

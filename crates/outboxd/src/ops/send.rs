@@ -100,6 +100,10 @@ pub async fn send(office: &Office, source: Option<&str>, message: Message) -> Re
 /// The same, written down with who did it.
 pub async fn send_by(office: &Office, source: &str, message: Message, by: &str) -> Result<Sent, Trouble> {
     let (source, _) = log_to_send(office, Some(source))?;
+    // What cannot be written is no act.
+    let limits = log_options(source, "its application writes to it", "choose a source that is a log")?.limits;
+    let refused = |error: outbox::Error| Trouble::at_source("cannot send", source, &error);
+    limits.check(&message).map_err(refused)?;
     let (book, _) = book(office, by).await?;
     let (id, tally) = (message.id.clone(), Tally::default());
     let detail = json!({ "type": message.kind, "key": message.key });

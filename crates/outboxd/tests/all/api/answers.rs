@@ -89,7 +89,7 @@ async fn what_is_done_is_what_the_command_line_does() {
     let sent = api.post("/v1/outboxes/orders/messages", &body).await;
     let id = sent["id"].as_str().unwrap();
     assert_eq!(sent["source"], "orders");
-    let written = api.get(&format!("/v1/audit?action=send&id={id}&by=token")).await;
+    let written = api.get(&format!("/v1/audit?action=send&id={id}&by=ci")).await;
     assert_eq!(written["entries"].as_array().unwrap().len(), 1, "{written:#}");
     api.until_listed(&format!("id:{id} state:done"), 1).await;
     let shown = api.get(&format!("/v1/messages/{id}?payload=true")).await;

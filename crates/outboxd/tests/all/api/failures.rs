@@ -113,7 +113,8 @@ async fn the_doctor_says_over_http_what_it_says_on_the_command_line() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_doctor_tells_the_warnings_of_the_configuration_over_http_too() {
-    let proxied = HTTP.to_owned() + "anonymous = \"viewer\"\nhosts = [\"outbox.example.com\"]\n";
+    let more = "[http]\nanonymous = \"viewer\"\nhosts = [\"outbox.example.com\"]\n";
+    let proxied = HTTP.replacen("[http]\n", more, 1);
     let api = Api::over(Program::migrated(&(RELAY.to_owned() + &proxied)));
     let of_config = |report: &Value| -> Vec<Value> {
         let findings = report["findings"].as_array().unwrap().iter();

@@ -22,7 +22,7 @@ async fn a_password_begins_a_session_and_signing_out_ends_it() {
     let (running, address) = start(&program);
     let page = ask(address, "GET /login?next=%2Fmessages", &["Accept: text/html"], "").await;
     assert_eq!((page.status, page.header("content-type")), (200, Some("text/html; charset=utf-8")));
-    for part in ["<form method=\"post\" action=\"/login\">", "value=\"/messages\"", "type=\"password\""] {
+    for part in ["<form method=\"post\" action=\"/login\"", "value=\"/messages\"", "type=\"password\""] {
         assert!(page.body.contains(part), "{part}: {}", page.body);
     }
     let signed_in = sign_in(address, "anna", ANNA, "/messages?after=5").await;
