@@ -8,7 +8,7 @@ use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail};
 use uuid::Uuid;
@@ -22,6 +22,9 @@ use crate::{Missing, blocking, port};
 pub(crate) const SHARED: &str = "OUTBOX_TESTBED_RABBITMQ";
 
 const START: Duration = Duration::from_secs(180);
+
+/// So long an alarm may take to be raised or cleared.
+const ALARM: Duration = Duration::from_secs(30);
 
 /// `rabbitmqctl` takes half a second, so virtual hosts are made in stock.
 const STOCK: usize = 8;
@@ -176,11 +179,17 @@ impl RabbitMq {
 
     async fn watermark(&mut self, fraction: &str, alarm: bool) -> Result<()> {
         self.ctl(&["set_vm_memory_high_watermark", fraction]).await?;
-        let alarms = self.ctl(&["eval", "rabbit_alarm:get_alarms()."]).await?;
-        if alarms.contains("memory") != alarm {
-            bail!("watermark {fraction}, but the alarms are {}", alarms.trim());
+        // The broker tells itself of an alarm in its own time.
+        let deadline = Instant::now() + ALARM;
+        loop {
+            let alarms = self.ctl(&["eval", "rabbit_alarm:get_alarms()."]).await?;
+            if alarms.contains("memory") == alarm {
+                return Ok(());
+            }
+            if Instant::now() >= deadline {
+                bail!("watermark {fraction}, but the alarms are {}", alarms.trim());
+            }
         }
-        Ok(())
     }
 
     async fn end(&mut self, signal: &'static str) -> Result<()> {

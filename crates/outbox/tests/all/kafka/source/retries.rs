@@ -54,7 +54,7 @@ async fn d5_retries_are_kept_by_the_broker_with_their_delays_and_end_with_the_de
     assert_eq!(tries.iter().map(|(_, attempts, _)| *attempts).collect::<Vec<_>>(), [0, 1, 2]);
     for (pair, delay) in tries.windows(2).zip([100, 700]) {
         let waited = pair[1].2 - pair[0].2;
-        assert!(waited >= Duration::from_millis(delay) && waited < Duration::from_secs(10), "{waited:?}");
+        assert!(waited >= Duration::from_millis(delay), "{waited:?}");
     }
     let last_bad = tries[2].2;
     let next = seen.iter().find(|(name, ..)| name == "next").unwrap();
