@@ -16,10 +16,10 @@ pub(in crate::http) use crate::http::guard::local as back;
 use crate::http::person::{ANONYMOUS, Person, Role};
 
 /// The cookie with what was just done, for the next page.
-const SAID: &str = "outboxd_said";
+const SAID: &str = "outboxd-said";
 
 /// The cookie with the colours that somebody likes.
-const THEME: &str = "outboxd_theme";
+const THEME: &str = "outboxd-theme";
 
 /// A cookie should not outgrow what browsers keep.
 const SAID_AT_MOST: usize = 1_000;
