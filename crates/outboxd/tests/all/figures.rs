@@ -90,3 +90,15 @@ async fn d7_e6_the_depth_of_queues_and_the_open_errors_are_told() {
     .await;
     stop(running);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn d7_e6_dead_letters_that_nobody_reads_are_told() {
+    let Some(shop) = Shop::open("", HTTP).await else { return };
+    shop.endpoint.answer_type("order.refused", 422);
+    let mut running = shop.run();
+    let address = server(&mut running);
+    shop.send("order.refused", "a");
+    until_told(address, &["outbox_queue_messages{source=\"work\",queue=\"work_error\",kind=\"dead\"} 1"])
+        .await;
+    stop(running);
+}
