@@ -183,3 +183,14 @@ async fn d8_who_was_killed_grows_old_who_stopped_is_gone_and_the_takeover_is_cou
     assert!(shown.contains("# HELP outbox_beat_age_seconds "), "{shown}");
     stop(next);
 }
+#[tokio::test(flavor = "multi_thread")]
+async fn d7_e6_dead_letters_that_nobody_reads_are_told() {
+    let Some(shop) = Shop::open("", HTTP).await else { return };
+    shop.endpoint.answer_type("order.refused", 422);
+    let mut running = shop.run();
+    let address = server(&mut running);
+    shop.send("order.refused", "a");
+    until_told(address, &["outbox_queue_messages{source=\"work\",queue=\"work_error\",kind=\"dead\"} 1"])
+        .await;
+    stop(running);
+}
