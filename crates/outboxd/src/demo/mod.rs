@@ -127,8 +127,10 @@ fn listen(closing: CancellationToken) -> anyhow::Result<()> {
     Ok(())
 }
 
+type Sinks = BTreeMap<String, Arc<dyn Sink>>;
+
 /// What takes the messages of each pipe, and what went through.
-fn sinks(place: &Place, outbox: &Outbox) -> (BTreeMap<String, Arc<dyn Sink>>, Vec<Arc<Count>>) {
+fn sinks(place: &Place, outbox: &Outbox) -> (Sinks, Vec<Arc<Count>>) {
     let sinks: [Arc<dyn Sink>; 3] = [
         Arc::new(Lines::file(place.events())),
         Arc::new(consumer::inventory(outbox)),

@@ -294,12 +294,12 @@ async fn a_password_that_a_real_server_refuses_is_in_no_output() {
     for (kind, url, section) in [
         (
             "postgres",
-            with_canary(&database.url()),
+            with_canary(database.url()),
             "[sources.orders]\non = \"it\"\n[sinks.out]\nstdout = true\n",
         ),
         (
             "rabbitmq",
-            with_canary(&vhost.url()),
+            with_canary(vhost.url()),
             "[sources.orders]\non = \"shop\"\n[sinks.out]\non = \"it\"\nexchange = \"e\"\n",
         ),
     ] {

@@ -63,7 +63,7 @@ pub struct Global {
     /// Whether to use colour on standard error; NO_COLOR is honoured
     #[arg(long, global = true, value_enum, default_value_t = Color::Auto)]
     pub color: Color,
-    /// How the log is written to standard error; goes before [log] of the configuration
+    /// How the log is written to standard error; goes before `[log]` of the configuration
     #[arg(long, global = true, env = "OUTBOXD_LOG_FORMAT", value_parser = parse_log_format, value_name = "FORMAT")]
     pub log_format: Option<LogFormat>,
 }
@@ -154,7 +154,7 @@ pub enum Verb {
         #[command(subcommand)]
         verb: ConfigVerb,
     },
-    /// Asks for a password and prints its hash, for people of [http]
+    /// Asks for a password and prints its hash, for people of `[http]`
     Password,
     /// Prints the completions of a shell
     Completions {
@@ -232,7 +232,7 @@ pub struct RunArgs {
     /// Only this pipe; may be repeated. The HTTP server is up only for metrics and publishers of these pipes
     #[arg(long, value_name = "NAME")]
     pub pipe: Vec<String>,
-    /// Listens for HTTP here, whatever [http] says; also with --pipe
+    /// Listens for HTTP here, whatever `[http]` says; also with --pipe
     #[arg(long, value_name = "ADDRESS", conflicts_with = "once")]
     pub listen: Option<SocketAddr>,
 }

@@ -39,7 +39,7 @@ pub(super) struct Refused {
 /// An answer of a handler.
 type Answered<T> = Result<Json<T>, Refusal>;
 
-/// Below `/v1`. Who asks is known: the guard has put a [`Person`](super::person::Person) into the request.
+/// Below `/v1`. Who asks is known: the guard has put a [`Person`] into the request.
 pub(super) fn routes() -> Router<Arc<Shared>> {
     let (router, document) = parts().split_for_parts();
     // All are built from the same parts, so the first is as good as any.
