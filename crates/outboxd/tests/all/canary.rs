@@ -280,6 +280,30 @@ async fn e7_a_secret_in_every_place_is_on_no_page_and_in_no_answer_log_figure_or
     }
 }
 
+/// A bug ends a pipe, with every value at hand.
+#[cfg(feature = "failpoints")]
+#[tokio::test(flavor = "multi_thread")]
+async fn e7_a_panic_tells_no_secret() {
+    let (hook, collector) = (Collector::answering(400).await, Collector::start().await);
+    let place = |url: &str| url.strip_prefix("http://").unwrap().to_owned();
+    let program = Program::with(&everywhere(&place(&hook.url), &place(&collector.url))).env("SECRET", CANARY);
+    program.write("secret", &format!("{CANARY}\n"));
+    program.write("secret_url", &format!("smtp://app:{CANARY}@127.0.0.1:1\n"));
+    program.write("secret_token", &format!("annas-{CANARY}-0123456789\n"));
+    program.ok(&["migrate", "--source", "orders"]);
+    program.ok(&["send", "--source", "orders", "--type", "order.created", "--key", "a", "--data", "{}"]);
+    for failpoints in ["delivering=panic", "settling=panic", "nonsense=panic"] {
+        let mut command = program.command(&["run", "-vv"]);
+        command.env("RUST_BACKTRACE", "full").env("OUTBOX_FAILPOINTS", failpoints);
+        let mut running = Program::begin(&mut command);
+        running.wait_for("panicked at");
+        running.wait_for("a pipe ended by a bug");
+        running.signal("TERM");
+        let (_, said) = running.end();
+        assert_none(failpoints, &said);
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_password_that_a_real_server_refuses_is_in_no_output() {
     let Some(postgres) = testbed::postgres().await else { return };

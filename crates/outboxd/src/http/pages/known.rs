@@ -7,6 +7,7 @@ use futures_util::future::try_join_all;
 use outbox::errors::{ErrorFilter, Resolution};
 
 use super::live::Board;
+use super::queues::by_instance;
 use super::stands::Stands;
 use crate::health::Health;
 use crate::ops::Office;
@@ -58,6 +59,9 @@ impl Board {
             pipes(office, health),
             Stands::read(office, self),
         );
+        for one in by_instance(&pipes) {
+            self.deliveries().note(&one.name, one.told_at, one.delivered);
+        }
         self.learn(|known| {
             known.letters = letters(&queues);
             known.errors = errors;

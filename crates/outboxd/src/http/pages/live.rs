@@ -19,6 +19,7 @@ use tokio_util::sync::CancellationToken;
 use super::doctor::LastLook;
 use super::history::{History, Minute, Point, Sample};
 use super::known::Known;
+use super::rates::Rates;
 use crate::health::Health;
 use crate::http::Shared;
 use crate::http::person::Person;
@@ -49,6 +50,10 @@ pub struct Board {
     pub(super) known: Mutex<Known>,
     stale: Notify,
     queues: tokio::sync::Mutex<Option<(Instant, Arc<Queues>)>>,
+    /// The depth of queues, by source and queue.
+    depths: Mutex<Rates<(String, String)>>,
+    /// The deliveries of instances.
+    deliveries: Mutex<Rates<String>>,
     pub(super) last_look: LastLook,
     stop: CancellationToken,
 }
@@ -62,6 +67,8 @@ impl Board {
             known: Mutex::default(),
             stale: Notify::new(),
             queues: tokio::sync::Mutex::default(),
+            depths: Mutex::default(),
+            deliveries: Mutex::default(),
             last_look: LastLook::default(),
             stop,
         }
@@ -87,8 +94,22 @@ impl Board {
             return Arc::clone(queues);
         }
         let queues = Arc::new(queues(office).await);
+        let at = Timestamp::now();
+        for (source, queue) in
+            queues.sources.iter().flat_map(|one| one.queues.iter().map(move |queue| (one, queue)))
+        {
+            self.depths().note(&(source.source.clone(), queue.name.clone()), at, queue.messages);
+        }
         *kept = Some((Instant::now(), Arc::clone(&queues)));
         queues
+    }
+
+    pub(super) fn depths(&self) -> MutexGuard<'_, Rates<(String, String)>> {
+        self.depths.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn deliveries(&self) -> MutexGuard<'_, Rates<String>> {
+        self.deliveries.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The last minutes, newest first.

@@ -20,6 +20,7 @@ mod overview;
 mod payload;
 mod pipes;
 mod queues;
+mod rates;
 mod said;
 mod settings;
 mod stands;
