@@ -42,7 +42,8 @@ pub trait Admin: Send + Sync {
     /// One message with what became of it on every cursor.
     async fn show(&self, id: &MessageId) -> Result<Option<Story>>;
 
-    /// Retries or skips what matches and is set aside; tells how many. With `dry_run` nothing changes.
+    /// Retries or skips what matches and is set aside; tells how many. With `dry_run` nothing changes, and counting
+    /// stops at [`PREVIEWED_AT_MOST`]. What is very many may be done in steps: what was done before a failure stays done.
     async fn repair(&self, filter: &Filter, repair: Repair, dry_run: bool) -> Result<u64>;
 
     /// Moves a cursor back; tells how many messages will come again. With `dry_run` nothing changes.
@@ -64,6 +65,9 @@ pub const TRIED_OFTEN: u32 = 3;
 /// Counting stops here: a status must stay cheap over any backlog.
 pub const COUNTED_AT_MOST: u64 = 10_000;
 
+/// The preview of a repair stops counting here: who has a million to retry must not wait for their number first.
+pub const PREVIEWED_AT_MOST: u64 = 100_000;
+
 /// How one cursor stands. A cursor with several lanes has one of these per lane.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct CursorStatus {
@@ -81,7 +85,7 @@ pub struct CursorStatus {
     pub pending: u64,
     /// Age of the oldest message that is not done and not dead.
     pub lag_seconds: Option<f64>,
-    /// Set aside and to be tried again.
+    /// Set aside and to be tried again; this and the next two are counted like those that are pending.
     pub waiting: u64,
     /// Set aside because an earlier one of the key is not done.
     pub behind: u64,

@@ -17,6 +17,9 @@ use crate::admin::{
 use crate::error::Result;
 use crate::message::MessageId;
 
+/// A repair takes so many messages at a time.
+const STEP: u32 = 1_000;
+
 /// A person waits for the answer, and the database has other things to do.
 pub(super) const PATIENCE: &str = "set local statement_timeout = '15s'";
 
@@ -25,20 +28,34 @@ fn status_sql() -> String {
     format!(
         "select c.name, c.lane, c.lanes, c.owner, c.lease_until, c.delivered, pending.count as pending,
             extract(epoch from clock_timestamp() - least(pending.oldest, set_aside.oldest))::float8 as lag,
-            coalesce(set_aside.waiting, 0) as waiting, coalesce(set_aside.behind, 0) as behind,
-            coalesce(set_aside.dead, 0) as dead
+            set_aside.waiting, set_aside.behind, set_aside.dead
         from outbox.cursors c
         cross join lateral (
             select count(*) as count, min(occurred_at) as oldest from {UNDONE} as found) as pending
-        left join lateral (
-            select count(*) filter (where state = 'waiting') as waiting,
-                count(*) filter (where state = 'behind') as behind, count(*) filter (where state = 'dead') as dead,
-                (select m.occurred_at from outbox.parked o join outbox.messages m using (seq)
-                 where o.cursor = c.name and o.lane = c.lane and o.state <> 'dead' order by o.seq limit 1) as oldest
-            from (select state from outbox.parked p where p.cursor = c.name and p.lane = c.lane limit $1) as p
-        ) as set_aside on true
-        order by c.name, c.lane"
+        cross join lateral (
+            select {waiting} as waiting, {behind} as behind, {dead} as dead,
+                (select m.occurred_at from outbox.messages m where m.seq = least({first_waiting}, {first_behind})) as oldest
+        ) as set_aside
+        order by c.name, c.lane",
+        waiting = count_of("waiting"),
+        behind = count_of("behind"),
+        dead = count_of("dead"),
+        first_waiting = first_of("waiting"),
+        first_behind = first_of("behind"),
     )
+}
+
+/// Each state by itself, by its index: many of one must not hide the others.
+fn count_of(state: &str) -> String {
+    format!("(select count(*) from (select {} limit $1) as counted)", of_state(state))
+}
+
+fn first_of(state: &str) -> String {
+    format!("(select p.seq {} order by p.seq limit 1)", of_state(state))
+}
+
+fn of_state(state: &str) -> String {
+    format!("from outbox.parked p where p.cursor = c.name and p.lane = c.lane and p.state = '{state}'")
 }
 
 const SHOW: &str = "
@@ -122,41 +139,20 @@ impl Admin for Outbox {
     }
 
     async fn repair(&self, filter: &Filter, repair: Repair, dry_run: bool) -> Result<u64> {
-        let failed = |error| classify(error, "repairing messages");
-        let mut tx = self.pool.begin().await.map_err(failed)?;
         if dry_run {
             // Who only looks keeps no relay waiting.
+            let mut tx = self.pool.begin().await.map_err(|error| classify(error, "repairing messages"))?;
             return find::count_set_aside(&mut tx, filter, repair).await;
         }
-        let lock = sqlx::query(LOCK_CURSORS).bind(&filter.cursor).persistent(false);
-        lock.execute(&mut *tx).await.map_err(failed)?;
-        let mut chosen = find::set_aside(&mut tx, filter).await?;
-        if repair == Repair::Retry {
-            // What is behind comes by itself, after the one that it waits for.
-            chosen.retain(|entry| entry.stand != Stand::Behind);
-        }
-        if chosen.is_empty() {
-            return Ok(0);
-        }
-        let cursors: Vec<String> = chosen.iter().filter_map(|entry| entry.cursor.clone()).collect();
-        let seqs: Vec<i64> = chosen.iter().filter_map(|entry| i64::try_from(entry.position).ok()).collect();
-        let statement = if repair == Repair::Retry { RETRY } else { SKIP };
-        let done = sqlx::query(statement).bind(&cursors).bind(seqs).persistent(false);
-        let done = done.execute(&mut *tx).await.map_err(failed)?.rows_affected();
-        let mut names = cursors;
-        names.sort_unstable();
-        names.dedup();
-        for name in names {
-            let of_cursor = chosen.iter().filter(|entry| entry.cursor.as_deref() == Some(&name));
-            let keys: Vec<String> = of_cursor.filter_map(|entry| entry.key.clone()).collect();
-            if repair == Repair::Retry {
-                let demote = sqlx::query(DEMOTE).bind(&name).bind(&keys).persistent(false);
-                demote.execute(&mut *tx).await.map_err(failed)?;
+        let (mut filter, mut done) = (Filter { newest_first: false, limit: STEP, ..filter.clone() }, 0);
+        loop {
+            let (repaired, next) = self.repair_step(&filter, repair).await?;
+            done += repaired;
+            if next.is_none() {
+                return Ok(done);
             }
-            settle::promote(&mut tx, &name, &keys).await.map_err(failed)?;
+            filter.after = next;
         }
-        tx.commit().await.map_err(failed)?;
-        Ok(done)
     }
 
     async fn replay(&self, cursor: &str, from: &ReplayFrom, dry_run: bool) -> Result<u64> {
@@ -181,6 +177,44 @@ impl Admin for Outbox {
         let gone = sqlx::query(PURGE).bind(seqs).persistent(false).execute(&mut *tx).await.map_err(failed)?;
         tx.commit().await.map_err(failed)?;
         Ok(gone.rows_affected())
+    }
+}
+
+impl Outbox {
+    /// Repairs the first [`STEP`] that match; tells how many, and after which position the rest begins. Relays cannot settle
+    /// meanwhile, so a step is small.
+    async fn repair_step(&self, filter: &Filter, repair: Repair) -> Result<(u64, Option<u64>)> {
+        let failed = |error| classify(error, "repairing messages");
+        let mut tx = self.pool.begin().await.map_err(failed)?;
+        let lock = sqlx::query(LOCK_CURSORS).bind(&filter.cursor).persistent(false);
+        lock.execute(&mut *tx).await.map_err(failed)?;
+        let Page { entries: mut chosen, next, .. } = find::set_aside(&mut tx, filter).await?;
+        if repair == Repair::Retry {
+            // What is behind comes by itself, after the one that it waits for.
+            chosen.retain(|entry| entry.stand != Stand::Behind);
+        }
+        if chosen.is_empty() {
+            return Ok((0, next));
+        }
+        let cursors: Vec<String> = chosen.iter().filter_map(|entry| entry.cursor.clone()).collect();
+        let seqs: Vec<i64> = chosen.iter().filter_map(|entry| i64::try_from(entry.position).ok()).collect();
+        let statement = if repair == Repair::Retry { RETRY } else { SKIP };
+        let done = sqlx::query(statement).bind(&cursors).bind(seqs).persistent(false);
+        let done = done.execute(&mut *tx).await.map_err(failed)?.rows_affected();
+        let mut names = cursors;
+        names.sort_unstable();
+        names.dedup();
+        for name in names {
+            let of_cursor = chosen.iter().filter(|entry| entry.cursor.as_deref() == Some(&name));
+            let keys: Vec<String> = of_cursor.filter_map(|entry| entry.key.clone()).collect();
+            if repair == Repair::Retry {
+                let demote = sqlx::query(DEMOTE).bind(&name).bind(&keys).persistent(false);
+                demote.execute(&mut *tx).await.map_err(failed)?;
+            }
+            settle::promote(&mut tx, &name, &keys).await.map_err(failed)?;
+        }
+        tx.commit().await.map_err(failed)?;
+        Ok((done, next))
     }
 }
 

@@ -8,7 +8,7 @@ use super::admin::{PATIENCE, count};
 use super::error::classify;
 use super::row::At;
 use super::undone::{AS_USUAL, BY_INDEX, UNDONE};
-use crate::admin::{Entry, Filter, Page, Repair, Stand};
+use crate::admin::{Entry, Filter, PREVIEWED_AT_MOST, Page, Repair, Stand};
 use crate::error::Result;
 use crate::sink::Cause;
 
@@ -81,19 +81,21 @@ pub(super) async fn page(tx: &mut PgConnection, filter: &Filter, look: Option<u3
     Ok(filter.page_of(select(tx, filter, part, most).await?, cut_at))
 }
 
-/// Everything that is set aside and matches.
-pub(super) async fn set_aside(tx: &mut PgConnection, filter: &Filter) -> Result<Vec<Entry>> {
-    run(tx, SET_ASIDE, filter, Part::of(filter), i64::MAX).await
+/// A page of what is set aside and matches.
+pub(super) async fn set_aside(tx: &mut PgConnection, filter: &Filter) -> Result<Page> {
+    let most = i64::try_from(filter.page().saturating_add(1)).unwrap_or(i64::MAX);
+    Ok(filter.page_of(run(tx, SET_ASIDE, filter, Part::of(filter), most).await?, None))
 }
 
-/// How many of them a repair would change.
+/// How many of them a repair would change, up to [`PREVIEWED_AT_MOST`].
 pub(super) async fn count_set_aside(tx: &mut PgConnection, filter: &Filter, repair: Repair) -> Result<u64> {
     hurry(tx).await?;
     let failed = |error| classify(error, "counting messages");
     let Some(id) = id_of(filter) else { return Ok(0) };
     // What is behind comes by itself, after the one that it waits for.
     let besides = if repair == Repair::Retry { " and p.state <> 'behind'" } else { "" };
-    let text = format!("select count(*) as found from ({SET_ASIDE}{MATCHING}{besides}) as chosen");
+    let chosen = format!("{SET_ASIDE}{MATCHING}{besides} limit {PREVIEWED_AT_MOST}");
+    let text = format!("select count(*) as found from ({chosen}) as chosen");
     let row = bind(text, filter, id, Part::of(filter)).fetch_one(tx).await.map_err(failed)?;
     count(&row, "found").map_err(failed)
 }

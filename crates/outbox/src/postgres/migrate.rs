@@ -34,6 +34,11 @@ pub fn migrations() -> &'static [Migration] {
             name: "pauses",
             sql: include_str!("../../migrations/postgres/007_pauses.sql"),
         },
+        Migration {
+            version: 8,
+            name: "by_state",
+            sql: include_str!("../../migrations/postgres/008_by_state.sql"),
+        },
     ]
 }
 

@@ -10,10 +10,12 @@ use async_trait::async_trait;
 use futures_util::TryStreamExt;
 use jiff::Timestamp;
 use sqlx::sqlite::SqliteRow;
-use sqlx::{QueryBuilder, Row, Sqlite, SqliteConnection, SqlitePool};
+use sqlx::{AssertSqlSafe, QueryBuilder, Row, Sqlite, SqliteConnection, SqlitePool};
 
 use super::{Outbox, error, find, lane, sql};
-use crate::admin::{Admin, COUNTED_AT_MOST, CursorStatus, Entry, Filter, Page, Repair, ReplayFrom, Story};
+use crate::admin::{
+    Admin, COUNTED_AT_MOST, CursorStatus, Entry, Filter, PREVIEWED_AT_MOST, Page, Repair, ReplayFrom, Story,
+};
 use crate::error::{Error, ErrorKind, Result};
 use crate::message::MessageId;
 
@@ -98,27 +100,39 @@ async fn status(conn: &mut SqliteConnection) -> sqlx::Result<Vec<CursorStatus>> 
             pending.insert((cursor.clone(), i64::try_from(lane).unwrap_or(0)), of_lane);
         }
     }
-    let rows = sqlx::query(
-        "SELECT c.name, c.lane, c.lanes, c.owner, c.lease_until, c.delivered,
-             coalesce(p.waiting, 0) AS waiting, coalesce(p.behind, 0) AS behind, coalesce(p.dead, 0) AS dead,
-             coalesce(m.occurred_at, '') AS occurred_at, m.seq IS NOT NULL AS any_open
-         FROM outbox_cursors c
-         LEFT JOIN (
-             SELECT cursor, lane, sum(state = 'waiting') AS waiting, sum(state = 'behind') AS behind,
-                 sum(state = 'dead') AS dead, min(iif(state = 'dead', NULL, seq)) AS oldest
-             FROM outbox_parked GROUP BY cursor, lane
-         ) p ON p.cursor = c.name AND p.lane = c.lane
-         LEFT JOIN outbox_messages m ON m.seq = p.oldest
-         ORDER BY c.name, c.lane",
-    )
-    .fetch_all(&mut *conn)
-    .await?;
+    let rows = sqlx::query(AssertSqlSafe(status_sql())).fetch_all(&mut *conn).await?;
     rows.iter()
         .map(|row| {
             let place = (sql::text(row, "name")?, row.try_get("lane")?);
             cursor_status(row, pending.get(&place).copied().unwrap_or_default(), now)
         })
         .collect()
+}
+
+/// Each state is counted by itself, by its index and only so far: many of one neither hide the others nor cost more.
+fn status_sql() -> String {
+    let of_state = |what: &str, state: &str| {
+        format!(
+            "SELECT {what} FROM outbox_parked p WHERE p.cursor = c.name AND p.lane = c.lane AND p.state = '{state}'"
+        )
+    };
+    let count = |state| format!("(SELECT count(*) FROM ({} LIMIT {COUNTED_AT_MOST}))", of_state("1", state));
+    let first = |state| format!("({})", of_state("min(p.seq)", state));
+    format!(
+        "SELECT c.name, c.lane, c.lanes, c.owner, c.lease_until, c.delivered,
+             {waiting} AS waiting, {behind} AS behind, {dead} AS dead,
+             coalesce(m.occurred_at, '') AS occurred_at, m.seq IS NOT NULL AS any_open
+         FROM outbox_cursors c
+         LEFT JOIN outbox_messages m
+             ON m.seq = min(ifnull({first_waiting}, {none}), ifnull({first_behind}, {none}))
+         ORDER BY c.name, c.lane",
+        waiting = count("waiting"),
+        behind = count("behind"),
+        dead = count("dead"),
+        first_waiting = first("waiting"),
+        first_behind = first("behind"),
+        none = i64::MAX,
+    )
 }
 
 fn cursor_status(row: &SqliteRow, pending: Pending, now: i64) -> sqlx::Result<CursorStatus> {
@@ -211,8 +225,9 @@ fn push_mendable(query: &mut QueryBuilder<Sqlite>, filter: &Filter, repair: Repa
 
 /// How many that are. Who only looks keeps nobody from writing.
 async fn mendable(pool: &SqlitePool, filter: &Filter, repair: Repair) -> sqlx::Result<u64> {
-    let mut query = QueryBuilder::new("SELECT count(*) ");
+    let mut query = QueryBuilder::new("SELECT count(*) FROM (SELECT 1 ");
     push_mendable(&mut query, filter, repair);
+    query.push(format_args!(" LIMIT {PREVIEWED_AT_MOST})"));
     let (count,): (i64,) = query.build_query_as().fetch_one(pool).await?;
     Ok(u64::try_from(count).unwrap_or(0))
 }

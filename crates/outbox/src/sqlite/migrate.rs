@@ -20,6 +20,7 @@ const MIGRATIONS: &[Migration] = &[
     },
     Migration { version: 7, name: "beats", sql: include_str!("../../migrations/sqlite/007_beats.sql") },
     Migration { version: 8, name: "pauses", sql: include_str!("../../migrations/sqlite/008_pauses.sql") },
+    Migration { version: 9, name: "by_state", sql: include_str!("../../migrations/sqlite/009_by_state.sql") },
 ];
 
 /// What remembers which steps were taken; itself safe to run at any time.

@@ -1,7 +1,7 @@
 //! What to do with messages that are set aside.
 
 use outbox::MessageId;
-use outbox::admin::{Filter, Repair, Stand};
+use outbox::admin::{Filter, PREVIEWED_AT_MOST, Repair, Stand};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use utoipa::ToSchema;
@@ -76,22 +76,49 @@ pub async fn repair(
         let opened = office.open_all(request.source.as_deref()).await?;
         check_pipe(office, selection.pipe.as_deref(), &opened).await?;
         let matched = Tally::default();
-        each(&opened, &filters, (deed, verb), true, &matched).await?;
-        Ok((opened, matched.count()))
+        let at_least = each(&opened, &filters, (deed, verb), true, &matched).await?;
+        Ok((opened, matched.count(), at_least))
     };
-    let (opened, matched) = office.look(&format!("cannot {verb}"), preview).await?;
+    let (opened, matched, at_least) = office.look(&format!("cannot {verb}"), preview).await?;
     if request.dry_run || matched == 0 {
-        return Ok(Changed { verb, matched, at_least: false, changed: 0, remark: None });
+        return Ok(Changed { verb, matched, at_least, changed: 0, remark: None });
     }
     let (book, remark) = book(office, by).await?;
-    let ids: Vec<MessageId> = request.ids.iter().map(|id| id.as_str().into()).collect();
+    let mut ids: Vec<MessageId> = request.ids.iter().map(|id| id.as_str().into()).collect();
+    // What is skipped leaves no trace of its own: the book has which they were.
+    if ids.is_empty() && deed == Repair::Skip && book.is_some() {
+        ids = named(&opened, &filters).await?;
+    }
     let selected = selection.to_json(request.source.as_deref());
     let about = (verb, &*target(&opened), &ids[..], json!({ "matched": matched, "selection": selected }));
     let changed = Tally::default();
-    let act = each(&opened, &filters, (deed, verb), false, &changed);
+    let act = async { each(&opened, &filters, (deed, verb), false, &changed).await.map(drop) };
     let changed = written_down(book.as_ref(), about, &changed, act).await?;
-    Ok(Changed { verb, matched, at_least: false, changed, remark })
+    Ok(Changed { verb, matched, at_least, changed, remark })
 }
+
+/// The ids of what matches; of very many the first.
+async fn named(opened: &[Opened<'_>], filters: &[Filter]) -> Result<Vec<MessageId>, Trouble> {
+    let mut ids = Vec::new();
+    for source in opened {
+        for filter in filters {
+            let filter = Filter { limit: u32::try_from(MOST - ids.len()).unwrap_or(0), ..filter.clone() };
+            if filter.limit == 0 {
+                return Ok(ids);
+            }
+            let found = source.log.admin().list(&filter).await;
+            let found = found.map_err(|error| source.trouble("cannot list what is to be skipped", &error))?;
+            ids.extend(found.into_iter().filter(|entry| is_set_aside(entry.stand)).map(|entry| entry.id));
+        }
+    }
+    Ok(ids)
+}
+
+fn is_set_aside(stand: Stand) -> bool {
+    matches!(stand, Stand::Waiting | Stand::Behind | Stand::Dead)
+}
+
+/// Tells whether there may be more than was counted.
 
 async fn each(
     opened: &[Opened<'_>],
@@ -99,14 +126,17 @@ async fn each(
     (deed, verb): (Repair, &str),
     dry_run: bool,
     tally: &Tally,
-) -> Result<(), Trouble> {
+) -> Result<bool, Trouble> {
+    let mut at_least = false;
     for source in opened {
         for filter in filters {
             let repaired = source.log.admin().repair(filter, deed, dry_run).await;
-            tally.add(repaired.map_err(|error| source.trouble(&format!("cannot {verb}"), &error))?);
+            let repaired = repaired.map_err(|error| source.trouble(&format!("cannot {verb}"), &error))?;
+            at_least |= dry_run && repaired >= PREVIEWED_AT_MOST;
+            tally.add(repaired);
         }
     }
-    Ok(())
+    Ok(at_least)
 }
 
 /// The book for what is done to outboxes, or a remark that there is none.

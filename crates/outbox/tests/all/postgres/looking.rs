@@ -57,3 +57,39 @@ async fn what_began_after_an_open_window_is_pending_also_below_what_is_read_of_i
     let page = log.outbox.page(&filter, Some(100)).await.unwrap();
     assert_eq!(page.entries.iter().map(|entry| &entry.id).collect::<Vec<_>>(), [&pending]);
 }
+
+/// Sets messages aside in this state, as a settle does, without the work.
+async fn park(log: &Log, state: &str, count: i64) {
+    let written = "insert into outbox.messages (id, type, payload)
+        select gen_random_uuid(), 'many', '' from generate_series(1, $1)";
+    sqlx::query(written).bind(count).execute(log.outbox.pool()).await.unwrap();
+    let parked = "insert into outbox.parked (cursor, lane, seq, attempts, state, holds)
+        select 'c', 0, seq, 1, $1, false from outbox.messages m
+        where type = 'many' and not exists (select from outbox.parked p where p.seq = m.seq)";
+    sqlx::query(parked).bind(state).execute(log.outbox.pool()).await.unwrap();
+}
+
+#[tokio::test]
+async fn d7_one_dead_message_is_counted_behind_any_number_that_wait() {
+    let Some(log) = Log::new().await else { return };
+    with_cursor(&log).await;
+    park(&log, "waiting", 10_001).await;
+    park(&log, "dead", 1).await;
+    let status = &log.outbox.status().await.unwrap()[0];
+    assert_eq!((status.waiting, status.behind, status.dead), (10_000, 0, 1));
+    assert!(status.lag_seconds.is_some());
+}
+
+#[tokio::test]
+async fn m3_more_than_a_step_are_retried_and_each_once() {
+    let Some(log) = Log::new().await else { return };
+    with_cursor(&log).await;
+    park(&log, "dead", 2_500).await;
+    let dead = Filter { stand: Some(Stand::Dead), ..Filter::default() };
+    assert_eq!(log.outbox.repair(&dead, Repair::Retry, true).await.unwrap(), 2_500);
+    assert_eq!(log.outbox.repair(&dead, Repair::Retry, false).await.unwrap(), 2_500);
+    let status = &log.outbox.status().await.unwrap()[0];
+    assert_eq!((status.waiting, status.dead), (2_500, 0));
+    assert_eq!(log.outbox.repair(&Filter::default(), Repair::Skip, false).await.unwrap(), 2_500);
+    assert_eq!(log.outbox.status().await.unwrap()[0].waiting, 0);
+}

@@ -222,3 +222,17 @@ async fn a_probe_finds_its_message_behind_many_of_another_lane() {
         assert_eq!(lane.claim(1).await.unwrap().messages.len(), 1);
     }
 }
+
+#[tokio::test]
+async fn d7_one_dead_message_is_counted_behind_any_number_that_wait() {
+    let fresh = Fresh::new().await;
+    fresh.write("a", 0..1).await;
+    drain(&fresh.outbox.cursor("relay")).await;
+    let park = "WITH RECURSIVE n (seq) AS (SELECT 1 UNION ALL SELECT seq + 1 FROM n WHERE seq < 10002)
+        INSERT INTO outbox_parked (cursor, lane, seq, attempts, due, state)
+        SELECT 'relay', 0, seq, 1, 0, iif(seq = 10002, 'dead', 'waiting') FROM n";
+    sqlx::query(park).execute(fresh.outbox.pool()).await.unwrap();
+    let status = &fresh.outbox.status().await.unwrap()[0];
+    assert_eq!((status.waiting, status.behind, status.dead), (10_000, 0, 1));
+    assert!(status.lag_seconds.is_some(), "the first that waits is in the log");
+}
