@@ -55,5 +55,6 @@ pub(super) async fn resume(
     At(pipe): At<String>,
 ) -> Answered<PauseAnswer> {
     let office = shared.office.clone();
-    to_the_end(&shared.office, async move { ops::pause::resume_one(&office, &pipe, &person.name).await }).await
+    to_the_end(&shared.office, async move { ops::pause::resume_one(&office, &pipe, &person.name).await })
+        .await
 }

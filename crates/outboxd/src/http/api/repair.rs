@@ -79,7 +79,11 @@ pub(super) async fn send(
 ) -> Answered<Sent> {
     let message = request.into_message()?;
     let office = shared.office.clone();
-    to_the_end(&shared.office, async move { ops::send::send_by(&office, &source, message, &person.name).await }).await
+    to_the_end(
+        &shared.office,
+        async move { ops::send::send_by(&office, &source, message, &person.name).await },
+    )
+    .await
 }
 
 /// Moves a pipe back, so that messages come again.
