@@ -98,7 +98,7 @@ pub async fn carry(
     // Ends with the last pipe, which may be before anybody stops us.
     let upkeep = stop.child_token();
     let _stop_upkeep = upkeep.clone().drop_guard();
-    pauses.follow(plan, &databases, &health, &upkeep).await;
+    pauses.follow(plan, &databases, &health, &upkeep);
     let mut tasks = JoinSet::new();
     for name in chosen.iter().map(|(pipe, _)| &pipe.from).collect::<BTreeSet<_>>() {
         let source = Arc::new(plan.sources[name].clone());
