@@ -1,6 +1,7 @@
 //! The log of the program, on standard error.
 
 mod layer;
+mod panics;
 mod sums;
 
 use std::io::{self, IsTerminal as _};
@@ -26,14 +27,18 @@ pub fn start(options: LogOptions, global: &Global) {
     // That of traces logs every failed request; ours are told once, when it begins and when it ends.
     let quiet = "lapin=off,opentelemetry=off";
     let filter = EnvFilter::new(format!("{others},{quiet},outbox={level},outboxd={level}"));
-    let lines = fmt::layer().with_writer(io::stderr).with_target(false);
+    // Who does not read the log any more must not end what writes it.
+    let lines = fmt::layer().with_writer(io::stderr).with_target(false).log_internal_errors(false);
     let lines = if is_json(global.log_format.unwrap_or(options.format), io::stderr().is_terminal()) {
         lines.json().flatten_event(true).boxed()
     } else {
         lines.with_ansi(use_color(global.color)).boxed()
     };
     // A second start cannot happen outside of tests, and would change nothing.
-    let _ = tracing_subscriber::registry().with(filter).with(Repeated::new()).with(lines).try_init();
+    let log = tracing_subscriber::registry().with(filter).with(Repeated::new()).with(lines);
+    if log.try_init().is_ok() {
+        panics::log_them();
+    }
 }
 
 /// A person who looks on reads text; whoever collects lines wants to take them apart.

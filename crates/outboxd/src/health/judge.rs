@@ -50,7 +50,9 @@ pub fn judge(view: &View, now: Timestamp) -> Judged {
     let (state, cause) = match (&view.phase, sink, &view.source_away) {
         (Phase::Ended(why), ..) => (State::Stopped, why.clone()),
         (Phase::Paused, ..) => (State::Paused, paused(view)),
-        (Phase::Starting, _, away) => (State::Starting, away.as_ref().map(|away| away.why.clone())),
+        (Phase::Starting, _, away) => {
+            (State::Starting, away.as_ref().map_or_else(|| unheard(view), |away| Some(away.why.clone())))
+        }
         (Phase::Running, Some(away), _) => (State::Waiting, Some(away.why.clone())),
         // It runs and asks again and again, but whoever looks should see why nothing comes.
         (Phase::Running, None, away) => (State::Running, away.as_ref().map(|away| away.why.clone())),
@@ -59,12 +61,17 @@ pub fn judge(view: &View, now: Timestamp) -> Judged {
     let is_wanted = view.pause.is_some();
     let level = if !unready.is_empty() {
         Level::Failing
-    } else if !is_wanted && (sink.is_some() || view.source_away.is_some()) {
+    } else if !is_wanted && (sink.is_some() || view.source_away.is_some() || view.pauses_away.is_some()) {
         Level::Degraded
     } else {
         Level::Ok
     };
     Judged { state, cause, level, unready }
+}
+
+/// It may be paused, and whoever knows does not answer.
+fn unheard(view: &View) -> Option<String> {
+    view.pauses_away.as_ref().map(|away| format!("it is not known yet whether it is paused: {}", away.why))
 }
 
 /// Who paused it; and what the pause costs, if that is more than was agreed to.
@@ -94,6 +101,11 @@ fn unready(view: &View, now: Timestamp) -> Vec<(&'static str, String)> {
     };
     away("sink", &view.to, sink_away(view));
     away("source", &view.from, view.source_away.as_ref());
+    if let Some(away) = view.pauses_away.as_ref().filter(|away| since(away.since, now) > view.limits.away) {
+        let age = show_age(since(away.since, now).as_secs_f64());
+        reasons
+            .push(("pauses", format!("it has waited for {age} to hear whether it is paused: {}", away.why)));
+    }
     // Where one end is away nothing moves, and that end is what to tell of.
     let is_through = sink_away(view).is_none() && view.source_away.is_none();
     if let Some(unmoved) = view.unmoved_since.map(|unmoved| since(unmoved, now))
@@ -148,6 +160,7 @@ mod tests {
             to: "events".to_owned(),
             phase: Phase::Running,
             pause: None,
+            pauses_away: None,
             open: None,
             sink_away: None,
             source_away: None,
@@ -183,6 +196,14 @@ mod tests {
             (
                 View { phase: Phase::Starting, source_away: away(61), ..view() },
                 ("starting", "failing", vec!["source"]),
+            ),
+            (
+                View { phase: Phase::Starting, pauses_away: away(1), ..view() },
+                ("starting", "degraded", vec![]),
+            ),
+            (
+                View { phase: Phase::Starting, pauses_away: away(61), ..view() },
+                ("starting", "failing", vec!["pauses"]),
             ),
             (View { unmoved_since: Some(ago(79)), ..view() }, ("running", "ok", vec![])),
             (View { unmoved_since: Some(ago(81)), ..view() }, ("running", "failing", vec!["stalled"])),
@@ -246,6 +267,17 @@ mod tests {
         let (_, sentence) = &judged.unready[0];
         assert!(sentence.starts_with("sink 'events' has been away for "), "{sentence}");
         assert!(sentence.ends_with(": UNREACHABLE: refused"), "{sentence}");
+    }
+
+    #[test]
+    fn d8_who_waits_to_hear_whether_it_is_paused_says_so() {
+        let judged = judge(&View { phase: Phase::Starting, pauses_away: away(61), ..view() }, NOW);
+        assert_eq!(
+            judged.cause.as_deref(),
+            Some("it is not known yet whether it is paused: UNREACHABLE: refused")
+        );
+        let (_, sentence) = &judged.unready[0];
+        assert!(sentence.starts_with("it has waited for ") && sentence.ends_with("refused"), "{sentence}");
     }
 
     #[test]

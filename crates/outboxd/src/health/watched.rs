@@ -49,6 +49,8 @@ struct Known {
     past: Past,
     /// Somebody wants it to stand still.
     pause: Option<Pause>,
+    /// It is not known whether somebody does.
+    pauses_away: Option<Away>,
     running: usize,
     /// Why it has ended for good.
     ended: Option<String>,
@@ -69,7 +71,7 @@ struct Past {
 /// How far a pipe has come.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Phase {
-    /// Its source is not open yet.
+    /// Its source is not open yet, or it is not known yet whether it is paused.
     Starting,
     /// It runs.
     Running,
@@ -92,6 +94,8 @@ pub struct View {
     pub phase: Phase,
     /// Somebody wants it to stand still; until it has drained it runs.
     pub pause: Option<Pause>,
+    /// It waits to hear whether it is paused.
+    pub pauses_away: Option<Away>,
     /// Its breaker is open.
     pub open: Option<Away>,
     /// Its sink was looked at and is away.
@@ -133,10 +137,14 @@ impl Watched {
         mark(&mut self.known().source_away, Some(why.into()));
     }
 
+    /// Its source is open.
+    pub fn source_opened(&self) {
+        self.known().source_away = None;
+    }
+
     /// One of its lanes runs.
     pub fn started(&self, stats: Arc<Stats>) {
         let mut known = self.known();
-        known.source_away = None;
         known.lanes.push(stats);
         known.running += 1;
     }
@@ -150,7 +158,14 @@ impl Watched {
 
     /// Somebody wants it to stand still, or no longer does.
     pub fn set_pause(&self, pause: Option<Pause>) {
-        self.known().pause = pause;
+        let mut known = self.known();
+        known.pause = pause;
+        known.pauses_away = None;
+    }
+
+    /// It cannot be told yet whether it is paused, so it does not begin.
+    pub fn pauses_failed(&self, why: impl Into<String>) {
+        mark(&mut self.known().pauses_away, Some(why.into()));
     }
 
     /// All of its lanes rest, and will start afresh: what was wrong with them is over.
@@ -212,6 +227,7 @@ impl Watched {
                 _ => Phase::Running,
             },
             pause: known.pause.clone(),
+            pauses_away: known.pauses_away.clone(),
             open: lanes.iter().filter_map(open).min_by_key(|away| away.since),
             sink_away: known.sink_away.clone(),
             source_away: known
@@ -274,9 +290,11 @@ mod tests {
         pipe.source_failed("still away");
         let second = pipe.view().source_away.expect("it is away");
         assert_eq!((second.since, second.why.as_str()), (first.since, "still away"));
+        pipe.source_opened();
+        assert_eq!((pipe.view().phase, pipe.view().source_away), (Phase::Starting, None));
         pipe.started(Arc::default());
         pipe.started(Arc::default());
-        assert_eq!((pipe.view().phase, pipe.view().source_away), (Phase::Running, None));
+        assert_eq!(pipe.view().phase, Phase::Running);
         pipe.ended(None);
         assert_eq!(pipe.view().phase, Phase::Running, "one lane is left");
         pipe.ended(None);

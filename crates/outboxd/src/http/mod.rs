@@ -24,6 +24,7 @@ mod pages;
 mod person;
 mod request;
 mod slow;
+mod to_the_end;
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;

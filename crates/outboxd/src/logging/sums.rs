@@ -103,7 +103,7 @@ impl About {
     }
 }
 
-/// A text without what differs each time: words with a digit in them become one sign.
+/// A text without what differs each time: words with a digit in them become one sign, except codes of causes.
 pub(super) fn gist(text: &str) -> String {
     let is_of_word = |char: char| char.is_alphanumeric() || char == '-' || char == '_';
     let mut gist = String::new();
@@ -115,13 +115,21 @@ pub(super) fn gist(text: &str) -> String {
             first.len_utf8()
         };
         let (word, after) = rest.split_at(end);
-        gist.push_str(if word.contains(|char: char| char.is_ascii_digit()) { "#" } else { word });
+        let differs = word.contains(|char: char| char.is_ascii_digit()) && !is_code(word);
+        gist.push_str(if differs { "#" } else { word });
         rest = after;
         if gist.len() > 500 {
             break;
         }
     }
     gist
+}
+
+/// Whether a word is the code of a cause, as in HTTP_503: capital letters first, then also digits. Ids are not, for they have
+/// small letters or dashes or begin with a digit.
+fn is_code(word: &str) -> bool {
+    let is_of_code = |char: char| char.is_ascii_uppercase() || char.is_ascii_digit() || char == '_';
+    word.starts_with(|char: char| char.is_ascii_uppercase()) && word.len() > 1 && word.chars().all(is_of_code)
 }
 
 #[cfg(test)]
@@ -163,7 +171,13 @@ mod tests {
     #[test]
     fn a8_what_changes_is_written() {
         let (mut sums, start) = (Sums::default(), Instant::now());
-        for text in ["UNREACHABLE: refused", "TIMEOUT: no answer", "UNREACHABLE: no such host"] {
+        for text in [
+            "UNREACHABLE: refused",
+            "TIMEOUT: no answer",
+            "UNREACHABLE: no such host",
+            "HTTP_401: refused",
+            "HTTP_503: refused",
+        ] {
             assert!(sums.is_written(key(text), about(text), start), "{text}");
             assert!(!sums.is_written(key(text), about(text), start), "{text}");
         }
@@ -201,8 +215,9 @@ mod tests {
     fn a8_ids_and_numbers_make_no_difference() {
         assert_eq!(
             gist("message 0199d8f0-aaaa: took 5 s (HTTP_422), key=a"),
-            "message #: took # s (#), key=a"
+            "message #: took # s (HTTP_422), key=a"
         );
+        assert_eq!(gist("AMQP_320 42P01 A1 a1 X-1 0A"), "AMQP_320 # A1 # # #");
         assert!(gist(&"long ".repeat(1_000)).len() < 600);
     }
 }

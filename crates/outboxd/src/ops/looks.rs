@@ -7,11 +7,22 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use outbox::{Error, ErrorKind, Result};
 
+use super::Deeds;
+
 /// The places at brokers that somebody of this process looks at, each with whose turn it is.
 #[derive(Debug, Default)]
-pub struct Looks(Mutex<BTreeMap<String, Arc<tokio::sync::Mutex<()>>>>);
+pub struct Looks {
+    turns: Mutex<BTreeMap<String, Arc<tokio::sync::Mutex<()>>>>,
+    /// The process does not end before they have.
+    deeds: Deeds,
+}
 
 impl Looks {
+    /// A stop waits for them as for these deeds.
+    pub fn counted_by(deeds: Deeds) -> Self {
+        Self { deeds, ..Self::default() }
+    }
+
     /// Looks at `place` when nobody else of this process does, and then to the end. Who waits may give up at any time:
     /// before their turn nothing was begun, and after it only the answer is lost.
     pub async fn to_the_end<T: Send + 'static>(
@@ -20,7 +31,7 @@ impl Looks {
         look: impl Future<Output = Result<T>> + Send + 'static,
     ) -> Result<T> {
         let turn = self.turn(place).lock_owned().await;
-        let looked = tokio::spawn(async move {
+        let looked = self.deeds.part(async move {
             let looked = look.await;
             drop(turn);
             looked
@@ -33,7 +44,7 @@ impl Looks {
     }
 
     fn turn(&self, place: &str) -> Arc<tokio::sync::Mutex<()>> {
-        let mut turns = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut turns = self.turns.lock().unwrap_or_else(PoisonError::into_inner);
         turns.entry(place.to_owned()).or_default().clone()
     }
 }

@@ -8,6 +8,7 @@ pub mod audit;
 mod book;
 mod choose;
 pub mod dead;
+mod deeds;
 pub mod doctor;
 pub mod errors;
 pub mod failures;
@@ -32,6 +33,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::Mutex;
+use tokio_util::sync::CancellationToken;
 
 use crate::backends::{Databases, Log};
 use crate::mistake::Mistake;
@@ -42,6 +44,7 @@ use crate::trouble::{Exit, Trouble};
 
 pub use book::{Book, Tally, written_down};
 pub use choose::{choose, choose_one, choose_outboxes, log_options};
+pub use deeds::Deeds;
 pub use filter::Selection;
 pub use looks::Looks;
 
@@ -61,6 +64,8 @@ pub struct Office {
     pub warnings: Vec<Mistake>,
     logs: Mutex<BTreeMap<String, Log>>,
     patience: Option<Duration>,
+    /// What is done for people.
+    pub deeds: Deeds,
     /// Looks at brokers.
     pub looks: Looks,
     /// What the pipes of this process follow, if it has any.
@@ -90,9 +95,9 @@ impl Office {
 
     /// For a process that answers many: what takes longer than 2 s is given up.
     pub fn serving(plan: Arc<Plan>, databases: Arc<Databases>) -> Self {
-        let (logs, looks, following) = (Mutex::default(), Looks::default(), Pauses::default());
-        let warnings = Vec::new();
-        Self { plan, databases, warnings, logs, patience: Some(PATIENCE), looks, following }
+        let (deeds, looks) = (Deeds::default(), Looks::default());
+        let (logs, following, warnings) = (Mutex::default(), Pauses::default(), Vec::new());
+        Self { plan, databases, warnings, logs, patience: Some(PATIENCE), deeds, looks, following }
     }
 
     /// With what was to be said about the configuration.
@@ -105,6 +110,13 @@ impl Office {
     #[must_use]
     pub fn followed_by(self, pauses: Pauses) -> Self {
         Self { following: pauses, ..self }
+    }
+
+    /// After this stop nothing is begun any more; what was begun comes to its end, see [`Deeds::ended`].
+    #[must_use]
+    pub fn until(self, stop: CancellationToken) -> Self {
+        let deeds = Deeds::until(stop);
+        Self { looks: Looks::counted_by(deeds.clone()), deeds, ..self }
     }
 
     /// Whether somebody sits before a page.

@@ -24,7 +24,7 @@ use crate::health::{Health, Heart, beat, look_at_sink};
 use crate::http::Figures;
 use crate::logging;
 use crate::mistake::{Mistake, did_you_mean};
-use crate::ops::Office;
+use crate::ops::{Deeds, Office};
 use crate::pauses::Pauses;
 use crate::plan::{PipePlan, Plan, Target};
 use crate::publishers;
@@ -62,7 +62,7 @@ pub async fn carry(
     let health = Arc::new(Health::new(&owner, plan, &chosen));
     let (pauses, databases) = (Pauses::default(), Arc::new(Databases::default()));
     let office = Office::serving(Arc::new(plan.clone()), databases.clone());
-    let office = Arc::new(office.followed_by(pauses.clone()).warned(warnings));
+    let office = Arc::new(office.followed_by(pauses.clone()).until(stop.clone()).warned(warnings));
     // Before the sinks: what they measure must have somewhere to go.
     let until = stop.child_token();
     let http = server::server(plan, args, &chosen)?;
@@ -98,7 +98,7 @@ pub async fn carry(
     // Ends with the last pipe, which may be before anybody stops us.
     let upkeep = stop.child_token();
     let _stop_upkeep = upkeep.clone().drop_guard();
-    pauses.follow(plan, &databases, &health, &upkeep).await;
+    pauses.follow(plan, &databases, &health, &upkeep);
     let mut tasks = JoinSet::new();
     for name in chosen.iter().map(|(pipe, _)| &pipe.from).collect::<BTreeSet<_>>() {
         let source = Arc::new(plan.sources[name].clone());
@@ -168,11 +168,21 @@ pub async fn carry(
     if let Some(serving) = serving {
         serving.ended().await;
     }
+    finish(&office.deeds, plan).await;
     if let Some(beating) = beating {
         let _ = beating.await;
     }
     tracing::info!("outboxd is down");
     Ok(worst)
+}
+
+/// Waits for what people have asked for, as long as the pipes wait for what is in flight.
+async fn finish(deeds: &Deeds, plan: &Plan) {
+    let limit = plan.pipes.values().map(|pipe| pipe.options.drain).max().unwrap_or_default();
+    let left = deeds.ended(limit).await;
+    if left > 0 {
+        tracing::warn!(left, "left what somebody has begun; the audit has its beginning and no end");
+    }
 }
 
 /// What is asked for when figures are: how pipes, pools and other instances are.

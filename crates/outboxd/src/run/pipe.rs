@@ -42,9 +42,9 @@ pub(super) struct Round {
 }
 
 impl Runner {
-    /// Starts the lanes, unless the pipe is paused.
+    /// Starts the lanes, unless the pipe is paused, or nobody knows yet whether it is.
     pub(super) fn begin(&self, stop: &CancellationToken) -> Option<Round> {
-        if self.pauses.of(&self.plan.name).is_some() {
+        if !self.pauses.lets_run(&self.plan.name) {
             return None;
         }
         let rest = stop.child_token();
@@ -86,10 +86,9 @@ impl Runner {
                     self.pauses.of(name).iter().for_each(|pause| tell_left(name, pause));
                     return worst;
                 }
-                if !self.waits(&stop).await {
+                if stop.run_until_cancelled(self.waits()).await.is_none() {
                     return worst;
                 }
-                tracing::info!(pipe = name, "resumed");
                 continue;
             };
             let pause = tokio::select! {
@@ -111,12 +110,14 @@ impl Runner {
         }
     }
 
-    /// Waits until somebody resumes the pipe; `false` after the stop.
-    async fn waits(&self, stop: &CancellationToken) -> bool {
-        if let Some(pause) = self.pauses.of(&self.plan.name) {
-            tracing::info!(pipe = self.plan.name, by = pause.by, since = %pause.at, "rests until it is resumed");
-        }
-        stop.run_until_cancelled(self.pauses.until_resumed(&self.plan.name)).await.is_some()
+    /// Waits until it is known whether the pipe is paused, and if so until somebody resumes it.
+    async fn waits(&self) {
+        let name = &self.plan.name;
+        self.pauses.until_known().await;
+        let Some(pause) = self.pauses.of(name) else { return };
+        tracing::info!(pipe = name, by = pause.by, since = %pause.at, "rests until it is resumed");
+        self.pauses.until_resumed(name).await;
+        tracing::info!(pipe = name, "resumed");
     }
 
     /// Returns when all lanes have ended; asked again after it was dropped, it goes on.
@@ -236,9 +237,27 @@ mod tests {
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_pipe_does_not_begin_before_it_is_known_whether_it_is_paused() {
+        let folder = tempfile::tempdir().expect("there is room");
+        let (sink, pauses, stop) = (Recorder::new(), Pauses::default(), CancellationToken::new());
+        let mut runner = runner(&folder.path().join("shop.db"), sink.clone(), pauses.clone()).await;
+        runner.once = false;
+        assert!(runner.begin(&stop).is_none());
+        let running = tokio::spawn(runner.run(None, stop.clone()));
+        pauses.put([]);
+        while sink.received().is_empty() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        stop.cancel();
+        let ended = tokio::time::timeout(Duration::from_secs(60), running).await;
+        assert_eq!(ended.expect("it ends").expect("no panic"), Exit::Ok);
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn a_run_that_ends_by_itself_does_not_begin_again_after_a_pause() {
         let folder = tempfile::tempdir().expect("there is room");
         let (sink, pauses, stop) = (Recorder::new(), Pauses::default(), CancellationToken::new());
+        pauses.put([]);
         let ((asked, is_asked), (go, may_go)) = (mpsc::channel(), mpsc::channel());
         let (asked, may_go) = (Mutex::new(asked), Mutex::new(may_go));
         sink.judge_by(move |_| {

@@ -40,7 +40,12 @@ pub(super) struct SourceWorker {
 
 impl SourceWorker {
     pub(super) async fn work(mut self) -> Exit {
+        // Who waits for nobody must hear at once which are paused, or begin none.
+        let mut heard = Ok(());
         if self.once {
+            let answer = self.stop.run_until_cancelled(self.pauses.first_answer()).await;
+            let Some(answer) = answer else { return Exit::Ok };
+            heard = answer;
             self.leave_paused();
             if self.pipes.is_empty() {
                 return Exit::Ok;
@@ -56,6 +61,14 @@ impl SourceWorker {
                 return trouble.exit;
             }
         };
+        if let Err(exit) = heard {
+            tracing::error!(
+                source = self.source.name,
+                "left for later: it is not known which pipes are paused"
+            );
+            return exit;
+        }
+        self.watched().for_each(|pipe| pipe.source_opened());
         // Ends with the pipes of this source, which may be before the others stop.
         let stop = self.stop.child_token();
         let _stop_retention = stop.clone().drop_guard();

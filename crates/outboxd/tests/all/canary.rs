@@ -296,7 +296,8 @@ async fn e7_a_panic_tells_no_secret() {
         let mut command = program.command(&["run", "-vv"]);
         command.env("RUST_BACKTRACE", "full").env("OUTBOX_FAILPOINTS", failpoints);
         let mut running = Program::begin(&mut command);
-        running.wait_for("panicked at");
+        let told = running.wait_for("panicked at");
+        assert!(told.contains(" ERROR ") && told.contains(" thread="), "it is a line of the log: {told}");
         running.wait_for("a pipe ended by a bug");
         running.signal("TERM");
         let (_, said) = running.end();

@@ -1,6 +1,8 @@
 //! How the pipes are, by `/health`, `/readyz` and `status`: with a broker that stops, and instances that end (D8).
 
+use std::fs::OpenOptions;
 use std::net::SocketAddr;
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
@@ -194,32 +196,66 @@ fn d8_a_pipe_that_cannot_go_on_says_so_while_its_instance_lives() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn d8_without_a_place_for_beats_the_pipes_run_all_the_same() {
-    let away =
+async fn d8_without_a_table_for_beats_the_pipes_run_all_the_same() {
+    let program = Program::migrated(RELAY);
+    program.make_folder("out");
+    execute(&program, "DROP TABLE outbox_beats").await;
+    let mut running = program.start(&["run"]);
+    let words = "the database has no table for it; run `outboxd migrate`";
+    running.wait_for(words);
+    let id = program.send("a");
+    running.wait_for("delivered=1");
+    assert!(program.read("out/lines.jsonl").contains(&id));
+    let said = end(running);
+    assert_eq!(said.matches(words).count(), 1, "{said}");
+    let ran = program.run(&["status", "--format", "json"]);
+    let shown: Value = serde_json::from_str(&ran.stdout).unwrap();
+    assert_eq!((ran.code, &shown["instances"]), (0, &Value::Null), "{ran:#?}");
+    assert!(!ran.stderr.contains("cannot tell which instances run"), "{ran:#?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn d8_a_database_of_beats_that_is_away_is_told_once_and_by_status() {
+    let config =
         format!("{RELAY}[connections.book]\nurl = \"postgres://127.0.0.1:1/x\"\n[audit]\non = \"book\"\n")
             .replace(
                 "[connections]\nshop = \"sqlite:shop.db\"\n",
                 "[connections.shop]\nurl = \"sqlite:shop.db\"\n",
             );
-    for (config, words) in [
-        (RELAY.to_owned(), "the database has no table for it; run `outboxd migrate`"),
-        (away, "other instances may take this one for offline; trying again"),
-    ] {
-        let program = Program::with(&config);
-        program.ok(&["migrate", "--source", "orders"]);
-        program.make_folder("out");
-        execute(&program, "DROP TABLE outbox_beats").await;
-        let mut running = program.start(&["run"]);
-        running.wait_for(words);
-        let id = program.send("a");
-        running.wait_for("delivered=1");
-        assert!(program.read("out/lines.jsonl").contains(&id));
-        let said = end(running);
-        assert_eq!(said.matches(words).count(), 1, "{said}");
-        let ran = program.run(&["status", "--format", "json"]);
-        let shown: Value = serde_json::from_str(&ran.stdout).unwrap();
-        assert_eq!((ran.code, &shown["instances"]), (0, &Value::Null), "{ran:#?}");
-        let is_away = words.contains("trying again");
-        assert_eq!(ran.stderr.contains("cannot tell which instances run"), is_away, "{ran:#?}");
-    }
+    let program = Program::with(&config);
+    program.ok(&["migrate", "--source", "orders"]);
+    let mut running = program.start(&["run"]);
+    let words = "other instances may take this one for offline; trying again";
+    running.wait_for(words);
+    let said = end(running);
+    assert_eq!(said.matches(words).count(), 1, "{said}");
+    let ran = program.run(&["status", "--format", "json"]);
+    let shown: Value = serde_json::from_str(&ran.stdout).unwrap();
+    assert_eq!((ran.code, &shown["instances"]), (0, &Value::Null), "{ran:#?}");
+    assert!(ran.stderr.contains("cannot tell which instances run"), "{ran:#?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn d8_a_pipe_that_has_messages_and_settles_none_is_told_as_stalled_until_it_moves() {
+    let quick = "unready_after = \"1s\"\nlease = \"2s\"\n[http]\nlisten = \"127.0.0.1:0\"\n";
+    let program = Program::migrated(&(RELAY.replace("out/lines.jsonl", "fifo") + quick));
+    assert!(Command::new("mkfifo").arg(program.path("fifo")).status().unwrap().success());
+    // More than a pipe holds: the delivery hangs until somebody reads on.
+    program.write("large", &"x".repeat(500_000));
+    let mut running = program.start(&["run"]);
+    let address = server(&mut running);
+    assert_eq!(get(address, "/readyz").await.0, 200);
+    program.ok(&["send", "--type", "t", "--file", "large", "--content-type", "text/plain"]);
+    let path = program.path("fifo");
+    let open = tokio::task::spawn_blocking(move || OpenOptions::new().read(true).open(path));
+    let mut fifo = open.await.unwrap().unwrap();
+    let unready = until(address, "/readyz", |status, _| status == 503).await;
+    let reason = &unready["not_ready"][0];
+    assert_eq!((&reason["pipe"], &reason["reason"]), (&"relay".into(), &"stalled".into()), "{unready}");
+    let ill = until(address, "/health", |status, _| status == 503).await;
+    assert_eq!((&ill["status"], &ill["pipes"][0]["running"]), (&"failing".into(), &true.into()), "{ill}");
+    let read = std::thread::spawn(move || std::io::copy(&mut fifo, &mut std::io::sink()));
+    until(address, "/readyz", |status, _| status == 200).await;
+    end(running);
+    read.join().unwrap().unwrap();
 }

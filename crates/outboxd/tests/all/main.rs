@@ -34,6 +34,7 @@ mod mapped;
 mod mysql;
 mod pages;
 mod pause;
+mod pause_away;
 mod pause_verbs;
 mod presets;
 mod program;

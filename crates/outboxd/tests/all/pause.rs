@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
-use testbed::{Proxy, Vhost};
+use testbed::Vhost;
 
 use crate::broker::Queue;
 use crate::endpoint::Endpoint;
@@ -99,7 +99,7 @@ token = "let-me-in-please"
 }
 
 /// Looks until something is as wanted; what is not is told at the end.
-fn until<T, E: std::fmt::Debug>(what: &str, look: impl Fn() -> Result<T, E>) -> T {
+pub fn until<T, E: std::fmt::Debug>(what: &str, look: impl Fn() -> Result<T, E>) -> T {
     let begun = Instant::now();
     loop {
         match look() {
@@ -271,57 +271,4 @@ async fn a_restart_does_not_end_a_pause() {
     program.ok(&["resume", "relay", "handle"]);
     program.ok(&["run", "--once"]);
     assert_eq!((pending(program, "relay"), shop.depth("billing").await.0), (0, 3));
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn while_the_database_of_pauses_is_away_what_was_known_holds() {
-    let Some(postgres) = testbed::postgres().await else { return };
-    let database = postgres.database().await.unwrap();
-    let proxy = Proxy::to(("127.0.0.1", postgres.port())).await.unwrap();
-    let config = format!(
-        r#"
-[connections]
-shop = "sqlite:shop.db"
-book = "{}"
-[sources.orders]
-on = "shop"
-[sinks.lines]
-file = "lines.jsonl"
-[pipes.relay]
-from = "orders"
-to = "lines"
-poll = "20ms"
-[sinks.copies]
-file = "copies.jsonl"
-[pipes.copy]
-from = "orders"
-to = "copies"
-poll = "20ms"
-[audit]
-on = "book"
-[http]
-listen = "127.0.0.1:0"
-"#,
-        proxy.reroute(database.url()).unwrap()
-    );
-    let program = Program::migrated(&config);
-    let mut running = program.start(&["run"]);
-    let address = server(&mut running);
-    program.ok(&["pause", "relay"]);
-    until_state(&program, "relay", 1, "paused");
-    proxy.refuse();
-    proxy.cut();
-    running.wait_for("what was known last holds");
-    program.send("a");
-    let lines = |name: &str| std::fs::read_to_string(program.path(name)).unwrap_or_default().lines().count();
-    until("the copy", || if lines("copies.jsonl") == 1 { Ok(()) } else { Err(()) });
-    let health: Value = serde_json::from_str(&get(address, "/health").await.1).unwrap();
-    let states: Vec<_> = health["pipes"].as_array().unwrap().iter().map(|pipe| &pipe["state"]).collect();
-    assert_eq!(states, ["running", "paused"], "copy and relay: {health:#}");
-    assert_eq!(lines("lines.jsonl"), 0);
-    proxy.accept();
-    running.wait_for("it is known again which pipes are paused");
-    program.ok(&["resume", "relay"]);
-    until("the line", || if lines("lines.jsonl") == 1 { Ok(()) } else { Err(()) });
-    end(running);
 }

@@ -98,5 +98,6 @@ async fn act(
 ) -> Answered<Acted> {
     request.is_meant()?;
     let office = shared.office.clone();
-    to_the_end(async move { dead::act(&office, act, request, &person.name, &|_| ()).await }).await
+    to_the_end(&shared.office, async move { dead::act(&office, act, request, &person.name, &|_| ()).await })
+        .await
 }

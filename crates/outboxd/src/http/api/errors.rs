@@ -69,7 +69,8 @@ async fn retry(
 ) -> Answered<Settled> {
     request.is_meant()?;
     let office = shared.office.clone();
-    to_the_end(async move { errors::retry(&office, request, &person.name, &|_| ()).await }).await
+    to_the_end(&shared.office, async move { errors::retry(&office, request, &person.name, &|_| ()).await })
+        .await
 }
 
 /// Closes errors: nothing is left to do
@@ -84,7 +85,8 @@ async fn resolve(
 ) -> Answered<Settled> {
     request.is_meant()?;
     let office = shared.office.clone();
-    to_the_end(async move { errors::resolve(&office, request, &person.name, &|_| ()).await }).await
+    to_the_end(&shared.office, async move { errors::resolve(&office, request, &person.name, &|_| ()).await })
+        .await
 }
 
 /// Changes the payload of one error; the first one is kept
@@ -98,5 +100,5 @@ async fn edit(
     Body(request): Body<EditRequest>,
 ) -> Answered<Edited> {
     let office = shared.office.clone();
-    to_the_end(async move { errors::edit(&office, request, &person.name).await }).await
+    to_the_end(&shared.office, async move { errors::edit(&office, request, &person.name).await }).await
 }

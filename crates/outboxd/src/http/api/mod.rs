@@ -25,6 +25,7 @@ use super::Shared;
 use super::answer::Refusal;
 use super::messages;
 use super::person::{Person, may_see_payloads};
+use crate::ops::Office;
 use crate::trouble::Trouble;
 
 /// What every request that is not carried out is answered with.
@@ -95,19 +96,12 @@ async fn document(_: Person, _: Params<Nothing>) -> Answered<&'static OpenApi> {
     Ok(Json(DOCUMENT.get_or_init(|| finish(parts().into_openapi()))))
 }
 
-/// Does something to its end, also when the client is gone or has waited too long: what is written down as begun must not
-/// be left half done.
+/// Does something to its end, whatever becomes of the client.
 async fn to_the_end<T: Send + 'static>(
+    office: &Office,
     deed: impl Future<Output = Result<T, Trouble>> + Send + 'static,
 ) -> Answered<T> {
-    match tokio::spawn(deed).await {
-        Ok(done) => Ok(Json(done?)),
-        Err(panic) => {
-            tracing::error!(%panic, "a request ended by a bug");
-            let help = "see the log, and report it";
-            Err(Refusal::new(axum::http::StatusCode::INTERNAL_SERVER_ERROR, "it ended by a bug", help))
-        }
-    }
+    super::to_the_end::to_the_end(office, deed).await.map(Json)
 }
 
 /// Whether a payload may be told: refuses who asks for one and may not see it.

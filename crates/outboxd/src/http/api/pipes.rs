@@ -35,8 +35,9 @@ pub(super) async fn pause(
     At(pipe): At<String>,
     Body(request): Body<PauseRequest>,
 ) -> Answered<PauseAnswer> {
-    to_the_end(async move {
-        ops::pause::pause_one(&shared.office, &pipe, request.note.as_deref(), &person.name).await
+    let office = shared.office.clone();
+    to_the_end(&shared.office, async move {
+        ops::pause::pause_one(&office, &pipe, request.note.as_deref(), &person.name).await
     })
     .await
 }
@@ -53,5 +54,7 @@ pub(super) async fn resume(
     Operator(person): Operator,
     At(pipe): At<String>,
 ) -> Answered<PauseAnswer> {
-    to_the_end(async move { ops::pause::resume_one(&shared.office, &pipe, &person.name).await }).await
+    let office = shared.office.clone();
+    to_the_end(&shared.office, async move { ops::pause::resume_one(&office, &pipe, &person.name).await })
+        .await
 }

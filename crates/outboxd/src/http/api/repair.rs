@@ -48,12 +48,13 @@ async fn repair(
     request: RepairRequest,
 ) -> Answered<Changed> {
     request.is_meant()?;
+    let office = shared.office.clone();
     let deed = async move {
-        let done = ops::repair::repair(&shared.office, deed, &request, &person.name).await?;
+        let done = ops::repair::repair(&office, deed, &request, &person.name).await?;
         log(&person, done.remark.as_deref());
         Ok(done)
     };
-    to_the_end(deed).await
+    to_the_end(&shared.office, deed).await
 }
 
 /// An answer has no place for a remark, and somebody should read it.
@@ -77,7 +78,12 @@ pub(super) async fn send(
     Body(request): Body<SendRequest>,
 ) -> Answered<Sent> {
     let message = request.into_message()?;
-    to_the_end(async move { ops::send::send_by(&shared.office, &source, message, &person.name).await }).await
+    let office = shared.office.clone();
+    to_the_end(
+        &shared.office,
+        async move { ops::send::send_by(&office, &source, message, &person.name).await },
+    )
+    .await
 }
 
 /// Moves a pipe back, so that messages come again.
@@ -93,12 +99,13 @@ pub(super) async fn replay(
     At(pipe): At<String>,
     Body(request): Body<ReplayRequest>,
 ) -> Answered<Replayed> {
+    let office = shared.office.clone();
     let deed = async move {
-        let done = ops::replay::replay(&shared.office, &pipe, &request, &person.name).await?;
+        let done = ops::replay::replay(&office, &pipe, &request, &person.name).await?;
         log(&person, done.remark.as_deref());
         Ok(done)
     };
-    to_the_end(deed).await
+    to_the_end(&shared.office, deed).await
 }
 
 /// Removes what every pipe has done.
@@ -114,10 +121,11 @@ pub(super) async fn purge(
     At(source): At<String>,
     Body(request): Body<PurgeRequest>,
 ) -> Answered<Changed> {
+    let office = shared.office.clone();
     let deed = async move {
-        let done = ops::purge::purge(&shared.office, Some(&source), &request, &person.name, &|_| ()).await?;
+        let done = ops::purge::purge(&office, Some(&source), &request, &person.name, &|_| ()).await?;
         log(&person, done.remark.as_deref());
         Ok(done)
     };
-    to_the_end(deed).await
+    to_the_end(&shared.office, deed).await
 }

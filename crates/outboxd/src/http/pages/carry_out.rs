@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use askama::Template;
 use axum::extract::State;
-use axum::http::StatusCode;
 use axum::response::Response;
 use jiff::Timestamp;
 use outbox::admin::{Repair, Stand};
@@ -178,20 +177,14 @@ impl Preview {
     }
 }
 
-/// Does something to its end, also when the browser is gone: what is written down as begun must not be left half done.
-/// Nothing, if it takes longer than anybody should look at an empty page.
+/// Does something to its end, whatever becomes of the browser. Nothing, if it takes longer than anybody should look at an
+/// empty page.
 pub(super) async fn to_the_end<T: Send + 'static>(
+    office: &Office,
     deed: impl Future<Output = Result<T, Refusal>> + Send + 'static,
 ) -> Result<Option<T>, Refusal> {
-    match tokio::time::timeout(PATIENCE, tokio::spawn(deed)).await {
-        Ok(Ok(done)) => done.map(Some),
-        Ok(Err(panic)) => {
-            tracing::error!(%panic, "a request ended by a bug");
-            let help = "see the log, and report it";
-            Err(Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, "it ended by a bug", help))
-        }
-        Err(_) => Ok(None),
-    }
+    let carried_out = crate::http::to_the_end::to_the_end(office, deed);
+    tokio::time::timeout(PATIENCE, carried_out).await.map_or(Ok(None), |done| done.map(Some))
 }
 
 fn unknown() -> Refusal {
@@ -225,7 +218,8 @@ pub(super) async fn act(
     }
     let (office, theirs, seen_at) = (shared.office.clone(), deed.clone(), Timestamp::now());
     let carried_out =
-        to_the_end(async move { theirs.carry_out_as_shown(&office, &person.name).await }).await?;
+        to_the_end(&shared.office, async move { theirs.carry_out_as_shown(&office, &person.name).await })
+            .await?;
     let meant = match carried_out {
         Some(Came::Done(meant)) => meant,
         Some(Came::More(meant)) => {

@@ -98,7 +98,7 @@ pub(super) async fn edit(
         let sent = errors::retry(&office, retry, &person.name, &|_| {}).await?;
         Ok(format!("{changed}, and it is sent back: {} of {}.", sent.changed, sent.matched))
     };
-    let said = to_the_end(carried_out).await?;
+    let said = to_the_end(&shared.office, carried_out).await?;
     shared.board.changed().await;
     Ok(done(&here, said.as_deref().unwrap_or("It takes a while and goes on by itself.")))
 }

@@ -60,7 +60,7 @@ pub(super) async fn pause(
 ) -> Result<Response, Refusal> {
     let (office, name) = (shared.office.clone(), pipe.clone());
     let paused = async move { Ok(pause_one(&office, &name, asked(&note).as_deref(), &person.name).await?) };
-    let said = match to_the_end(paused).await? {
+    let said = match to_the_end(&shared.office, paused).await? {
         Some(answer) if !answer.changed => "was paused already",
         Some(_) => "is paused, in all instances",
         None => "will be paused as soon as the database answers",
@@ -77,7 +77,7 @@ pub(super) async fn resume(
 ) -> Result<Response, Refusal> {
     let (office, name) = (shared.office.clone(), pipe.clone());
     let resumed = async move { Ok(resume_one(&office, &name, &person.name).await?) };
-    let said = match to_the_end(resumed).await? {
+    let said = match to_the_end(&shared.office, resumed).await? {
         Some(answer) if !answer.changed => "was not paused",
         Some(_) => "goes on, in all instances",
         None => "will go on as soon as the database answers",

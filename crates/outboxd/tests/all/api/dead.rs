@@ -1,9 +1,12 @@
 //! Dead letters over HTTP: seen, sent back and removed as by the command line, and who did it is known.
 
+use std::time::{Duration, Instant};
+
 use serde_json::{Value, json};
 
 use super::scene::{Api, HTTP, TOKEN};
-use crate::life::scene::Shop;
+use crate::life::scene::{Shop, stop};
+use crate::program::PATIENCE;
 
 fn ids(listed: &Value) -> Vec<String> {
     listed["letters"].as_array().unwrap().iter().map(|one| one["id"].as_str().unwrap().to_owned()).collect()
@@ -92,4 +95,27 @@ async fn e7_what_an_outbox_has_set_aside_is_sent_back_too() {
     assert_eq!((&done["matched"], &done["changed"]), (&json!(1), &json!(1)), "{done:#}");
     api.until_listed("state:done key:a", 2).await;
     assert_eq!(ids(&api.get("/v1/dlq").await), sent[2..]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn e7_a_deed_that_is_under_way_at_a_stop_comes_to_its_end_and_the_book_says_so() {
+    let Some((shop, api, _)) = with_letters().await else { return };
+    shop.endpoint.answer_type("order.created", 200);
+    let deed = json!({ "code": "HTTP_422", "rate": "30/m" });
+    let client = api.begin("/v1/dlq/retry", &deed).await;
+    let book = || {
+        let written = shop.program.json(&["audit", "list", "--action", "dlq.retry"]);
+        written["entries"].as_array().unwrap().clone()
+    };
+    let begun = Instant::now();
+    while book().is_empty() {
+        assert!(begun.elapsed() < PATIENCE, "it never began");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    // Nobody waits for it any more, and nothing else keeps the process.
+    drop(client);
+    assert!(book()[0]["detail"]["done"].is_null(), "it is under way");
+    stop(api.running);
+    assert_eq!(book()[0]["detail"]["done"]["changed"], 3, "{:#?}", book());
+    assert_eq!(shop.count("work_error").await, 1, "those that were meant have gone back");
 }

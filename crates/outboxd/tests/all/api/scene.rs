@@ -129,6 +129,18 @@ impl Api {
         answer.json()
     }
 
+    /// Posts, and does not wait for the answer: whoever drops the connection has gone.
+    pub async fn begin(&self, path: &str, body: &Value) -> TcpStream {
+        let (mut stream, body) = (TcpStream::connect(self.address).await.unwrap(), body.to_string());
+        let (address, length) = (self.address, body.len());
+        let request = format!(
+            "POST {path} HTTP/1.1\r\nHost: {address}\r\nAuthorization: Bearer {TOKEN}\r\n\
+             Content-Type: application/json\r\nContent-Length: {length}\r\n\r\n{body}"
+        );
+        stream.write_all(request.as_bytes()).await.unwrap();
+        stream
+    }
+
     pub async fn try_post(&self, path: &str, body: &Value) -> Answer {
         let head = format!(
             "POST {path} HTTP/1.1\r\nAuthorization: Bearer {TOKEN}\r\nContent-Type: application/json"
