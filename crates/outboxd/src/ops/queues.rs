@@ -6,32 +6,35 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::Office;
+use super::told::Unseen;
 use crate::backends;
 use crate::plan::SourcePlan;
 use crate::trouble::Trouble;
 
 /// What the sources on brokers tell.
-#[derive(Debug, Serialize, ToSchema)]
+#[derive(Debug, Clone, Serialize, ToSchema)]
 pub struct Queues {
     /// By name of the source.
     pub sources: Vec<AtBroker>,
 }
 
 /// A source on a broker.
-#[derive(Debug, Serialize, ToSchema)]
+#[derive(Debug, Clone, Serialize, ToSchema)]
 pub struct AtBroker {
     /// The name of the source.
     pub source: String,
+    /// The name of its connection: two brokers may have queues of the same name.
+    pub connection: String,
     /// The pipes that read it.
     pub pipes: Vec<String>,
     /// Its queues or topics; what is not there yet is not told.
     pub queues: Vec<Queue>,
     /// Why nothing is told, and what to do about it.
-    pub trouble: Option<(String, String)>,
+    pub trouble: Option<Unseen>,
 }
 
 /// A queue or topic.
-#[derive(Debug, Serialize, ToSchema)]
+#[derive(Debug, Clone, Serialize, ToSchema)]
 pub struct Queue {
     /// Its name.
     pub name: String,
@@ -65,11 +68,12 @@ async fn at_broker(office: &Office, source: &SourcePlan) -> AtBroker {
     };
     let (depths, trouble) = match office.look(doing, asked).await {
         Ok(depths) => (depths, None),
-        Err(trouble) => (Vec::new(), Some((trouble.to_string(), trouble.help().to_owned()))),
+        Err(trouble) => (Vec::new(), Some(Unseen::from(&trouble))),
     };
     let mut queues: Vec<Queue> = depths.into_iter().map(Into::into).collect();
     let rank = |queue: &Queue| ["work", "retry", "dead"].iter().position(|role| *role == queue.role);
     queues.sort_by(|one, other| (rank(one), &one.name).cmp(&(rank(other), &other.name)));
     let pipes = office.plan.pipes_from(&source.name).map(|pipe| pipe.name.clone()).collect();
-    AtBroker { source: source.name.clone(), pipes, queues, trouble }
+    let (name, connection) = (source.name.clone(), source.connection.name.clone());
+    AtBroker { source: name, connection, pipes, queues, trouble }
 }

@@ -119,7 +119,6 @@ fn is_set_aside(stand: Stand) -> bool {
 }
 
 /// Tells whether there may be more than was counted.
-
 async fn each(
     opened: &[Opened<'_>],
     filters: &[Filter],

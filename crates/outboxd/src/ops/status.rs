@@ -213,18 +213,43 @@ async fn look(office: &Office, source: &SourcePlan, with_activity: bool) -> Look
         Ok((opened, rows)) => {
             look.rows = rows;
             if with_activity {
-                let doing = "cannot read the activity";
-                let told = async {
-                    opened.log.admin().activity().await.map_err(|error| opened.trouble(doing, &error))
-                };
-                match office.look(doing, told).await {
-                    Ok(told) => look.activity = told.map(|told| SourceActivity::new(&source.name, &told)),
+                match activity_in(office, async { Ok(opened) }).await {
+                    Ok(told) => look.activity = told,
                     Err(trouble) => look.trouble = Some(trouble),
                 }
             }
         }
     }
     look
+}
+
+/// What went on lately in every outbox that writes it down, all at once, and what those said that do not answer. Over a
+/// large table without an index on the time at which a row was done it is slow, and costs the database something: whoever
+/// asks does so seldom.
+pub async fn activities(office: &Office) -> (Vec<SourceActivity>, Vec<Trouble>) {
+    let outboxes = office.plan.sources.values().filter(|source| !source.is_on_broker());
+    let (mut told, mut troubles) = (Vec::new(), Vec::new());
+    for asked in join_all(outboxes.map(|source| activity_in(office, office.open(source)))).await {
+        match asked {
+            Ok(activity) => told.extend(activity),
+            Err(trouble) => troubles.push(trouble),
+        }
+    }
+    (told, troubles)
+}
+
+async fn activity_in(
+    office: &Office,
+    opened: impl Future<Output = Result<Opened<'_>, Trouble>>,
+) -> Result<Option<SourceActivity>, Trouble> {
+    let doing = "cannot read the activity";
+    let asked = async {
+        let opened = opened.await?;
+        let told = opened.log.admin().activity().await;
+        let told = told.map_err(|error| opened.trouble(doing, &error))?;
+        Ok(told.map(|told| SourceActivity::new(&opened.source.name, &told)))
+    };
+    office.look(doing, asked).await
 }
 
 fn row(source: &SourcePlan, pipe: Option<&str>) -> Row {

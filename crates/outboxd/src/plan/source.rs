@@ -45,6 +45,16 @@ impl SourcePlan {
         }
     }
 
+    /// So many bytes may a payload have here, if that is said anywhere.
+    pub fn max_payload(&self) -> Option<usize> {
+        match &self.layout {
+            Layout::Log(options) => Some(options.limits.payload),
+            Layout::Queue(options) => Some(options.form.max_payload),
+            Layout::Topic(options) => Some(options.form.max_payload),
+            Layout::Table(_) => None,
+        }
+    }
+
     /// Whether it is on a broker, which keeps its progress: there is nothing that could be asked of an outbox.
     pub fn is_on_broker(&self) -> bool {
         matches!(self.layout, Layout::Queue(_) | Layout::Topic(_))

@@ -1,6 +1,8 @@
 //! What is asked: the path, the query and the body of a request. What cannot be read is refused like everything else, in
 //! JSON and with what to do.
 
+use std::sync::Arc;
+
 use axum::body::to_bytes;
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{FromRequest, FromRequestParts, Path, Query, Request};
@@ -9,11 +11,13 @@ use axum::http::{HeaderMap, StatusCode, header};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
+use crate::http::Shared;
 use crate::http::answer::Refusal;
-use crate::http::messages::{BODY_LIMIT, is_over};
+use crate::http::messages::{BODY_LIMIT, body_of, is_over};
+use crate::plan::{Plan, SourcePlan};
 
-/// A body has at most so many bytes.
-const MOST: usize = 1024 * 1024;
+/// A payload has at least this much room, also where no source says what its payloads may have.
+const LEAST: usize = 1024 * 1024;
 
 const SEE: &str = "see GET /v1/openapi.json for what can be asked here";
 
@@ -53,21 +57,22 @@ pub struct Nothing {}
 /// What stands in the body: a JSON object, and then there is no query.
 pub struct Body<T>(pub T);
 
-impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Body<T> {
+impl<T: DeserializeOwned> FromRequest<Arc<Shared>> for Body<T> {
     type Rejection = Refusal;
 
-    async fn from_request(request: Request, state: &S) -> Result<Self, Refusal> {
+    async fn from_request(request: Request, state: &Arc<Shared>) -> Result<Self, Refusal> {
+        let most = most(&state.office.plan);
         let (mut parts, body) = request.into_parts();
         Params::<Nothing>::from_request_parts(&mut parts, state).await?;
         is_json(&parts.headers)?;
         let length = parts.headers.get(header::CONTENT_LENGTH);
         let length = length.and_then(|length| length.to_str().ok()?.parse::<usize>().ok());
-        if length.is_some_and(|length| length > MOST) {
-            return Err(too_large());
+        if length.is_some_and(|length| length > most) {
+            return Err(too_large(most));
         }
-        let bytes = match tokio::time::timeout(BODY_LIMIT, to_bytes(body, MOST)).await {
+        let bytes = match tokio::time::timeout(BODY_LIMIT, to_bytes(body, most)).await {
             Ok(Ok(bytes)) => bytes,
-            Ok(Err(error)) if is_over(&error) => return Err(too_large()),
+            Ok(Err(error)) if is_over(&error) => return Err(too_large(most)),
             Ok(Err(_)) => {
                 let help = "send as much as Content-Length says";
                 return Err(Refusal::bad("the body ended too early", help));
@@ -103,8 +108,13 @@ fn is_json(headers: &HeaderMap) -> Result<(), Refusal> {
     Err(Refusal::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, error, help))
 }
 
-fn too_large() -> Refusal {
-    let error = format!("the body is larger than {MOST} bytes");
+/// A body has at most so many bytes: whatever a source takes as a payload can be sent, and edited where it failed. Pure.
+fn most(plan: &Plan) -> usize {
+    body_of(plan.sources.values().filter_map(SourcePlan::max_payload).fold(LEAST, usize::max))
+}
+
+fn too_large(most: usize) -> Refusal {
+    let error = format!("the body is larger than {most} bytes");
     Refusal::new(StatusCode::PAYLOAD_TOO_LARGE, error, "send less at a time")
 }
 

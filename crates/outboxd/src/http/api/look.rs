@@ -14,6 +14,7 @@ use crate::http::answer::Refusal;
 use crate::http::person::{Operator, Person, may_see_payloads};
 use crate::ops::audit::{AuditRequest, Entries, audit as read_audit};
 use crate::ops::messages::{ListRequest, Listing, list};
+use crate::ops::queues::Queues;
 use crate::ops::show::{ShowRequest, Shown, show};
 use crate::ops::status::{Status, StatusRequest, status as read_status};
 
@@ -28,6 +29,19 @@ pub(super) async fn status(
     Params(request): Params<StatusRequest>,
 ) -> Answered<Status> {
     Ok(Json(read_status(&shared.office, &request).await?))
+}
+
+/// The queues and topics of the sources on brokers: how much lies where, and who reads it.
+#[utoipa::path(get, path = "/queues", tag = "look", responses(
+    (status = 200, description = "Every source on a broker", body = Queues),
+    (status = "default", description = "Why not", body = Refused),
+))]
+pub(super) async fn queues(
+    State(shared): State<Arc<Shared>>,
+    _: Person,
+    _: Params<Nothing>,
+) -> Answered<Queues> {
+    Ok(Json((*shared.board.queues(&shared.office).await).clone()))
 }
 
 /// Messages that match, oldest first.

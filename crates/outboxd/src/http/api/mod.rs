@@ -55,6 +55,7 @@ fn parts() -> OpenApiRouter<Arc<Shared>> {
         .routes(routes!(me::me))
         .routes(routes!(look::status))
         .routes(routes!(pipes::pipes))
+        .routes(routes!(look::queues))
         .routes(routes!(look::messages))
         .routes(routes!(messages::publish))
         .routes(routes!(look::message))

@@ -10,7 +10,7 @@ use jiff::Timestamp;
 use outbox::admin::{Repair, Stand};
 use outbox::letters::Act;
 
-use super::deed::Deed;
+use super::deed::{Deed, mark};
 use super::frame::{Frame, back, done, page};
 use super::given::{Filled, Params};
 use super::said::{asked, carried};
@@ -18,17 +18,17 @@ use super::text::grouped;
 use crate::http::Shared;
 use crate::http::answer::Refusal;
 use crate::http::person::Operator;
-use crate::ops::Office;
 use crate::ops::dead::{self, ActRequest, Picked};
 use crate::ops::errors::{self, Chosen, ResolveRequest, RetryRequest};
-use crate::ops::messages::{ListRequest, Listed, list};
+use crate::ops::messages::{ListRequest, Listed, MOST, list};
 use crate::ops::repair::{RepairRequest, repair};
+use crate::ops::{Office, Selection};
 
 /// So long somebody waits for what they pressed.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// So many are shown of what is meant.
-const SAMPLE: u32 = 5;
+const SAMPLE: usize = 5;
 
 /// What a deed means, or what came of it.
 #[derive(Debug, Default)]
@@ -39,6 +39,8 @@ struct Meant {
     causes: Vec<String>,
     /// Some of them.
     sample: Vec<String>,
+    /// In an outbox: tells them from others.
+    mark: String,
     /// There is more that was not looked at.
     more: bool,
     remark: Option<String>,
@@ -47,16 +49,16 @@ struct Meant {
 /// What came of a deed.
 enum Came {
     Done(Meant),
-    /// There is more now than whoever pressed the button was shown: nothing was done.
-    More(Meant),
+    /// It means something else now than whoever pressed the button was shown: nothing was done.
+    Changed(Meant),
 }
 
 impl Deed {
     /// Does it, if it means no more than was shown.
     async fn carry_out_as_shown(&self, office: &Office, by: &str) -> Result<Came, Refusal> {
         let now = self.carry_out(office, by, true).await?;
-        if !self.covers(now.matched) {
-            return Ok(Came::More(now));
+        if !self.covers(now.matched, &now.mark) {
+            return Ok(Came::Changed(now));
         }
         Ok(Came::Done(self.carry_out(office, by, false).await?))
     }
@@ -73,7 +75,9 @@ impl Deed {
     async fn in_outbox(&self, office: &Office, by: &str, dry_run: bool) -> Result<Meant, Refusal> {
         let verb = if self.verb == "retry" { Repair::Retry } else { Repair::Skip };
         let (source, filter) = (carried(&self.name), asked(&self.filter));
-        let request = RepairRequest { source: source.clone(), filter, dry_run, ..Default::default() };
+        // Who names one is written down with its id, so that its page can tell of it.
+        let ids = Selection::parse(&self.filter)?.id.into_iter().collect();
+        let request = RepairRequest { source: source.clone(), filter, ids, dry_run, ..Default::default() };
         let changed = repair(office, verb, &request, by).await?;
         let mut meant = Meant {
             matched: changed.matched,
@@ -83,16 +87,13 @@ impl Deed {
         };
         if dry_run {
             let filter = Some(self.meant()?);
-            let request = ListRequest { source, filter, limit: Some(SAMPLE), ..ListRequest::default() };
-            let listed = list(office, &request).await?;
+            let request = ListRequest { source, filter, limit: Some(MOST), ..ListRequest::default() };
+            let mut listed = list(office, &request).await?.messages;
             // A message that is named may be done on another pipe; there nothing is repaired.
             let set_aside = [Stand::Waiting, Stand::Behind, Stand::Dead].map(Stand::as_str);
-            let is_meant = |one: &Listed| set_aside.contains(&one.state);
-            let sample = listed.messages.into_iter().filter(is_meant).map(|one| {
-                let why = one.cause.map(|why| format!(": {} {}", why.code, why.detail)).unwrap_or_default();
-                format!("{} {}{why}", one.kind, one.id)
-            });
-            meant.sample = sample.collect();
+            listed.retain(|one| set_aside.contains(&one.state));
+            meant.mark = mark(&listed);
+            meant.sample = listed.iter().take(SAMPLE).map(told).collect();
         }
         Ok(meant)
     }
@@ -110,13 +111,14 @@ impl Deed {
         let acted =
             dead::act(office, act, ActRequest { ids, picked, dry_run, ..Default::default() }, by, &|_| {})
                 .await?;
-        let sample = acted.ids.iter().take(SAMPLE as usize).map(ToString::to_string).collect();
+        let sample = acted.ids.iter().take(SAMPLE).map(ToString::to_string).collect();
         let remark = (!acted.gone.is_empty()).then(|| format!("{} had gone already", acted.gone.len()));
         Ok(Meant {
             matched: acted.matched,
             changed: acted.changed,
             causes: acted.causes.iter().map(ToString::to_string).collect(),
             sample,
+            mark: String::new(),
             more: !acted.more.is_empty(),
             remark,
         })
@@ -144,10 +146,17 @@ impl Deed {
             changed: settled.changed,
             causes: settled.causes.iter().map(ToString::to_string).collect(),
             sample: Vec::new(),
+            mark: String::new(),
             more: !settled.more.is_empty(),
             remark: None,
         })
     }
+}
+
+/// A message in a line.
+fn told(one: &Listed) -> String {
+    let why = one.cause.as_ref().map(|why| format!(": {} {}", why.code, why.detail)).unwrap_or_default();
+    format!("{} {}{why}", one.kind, one.id)
 }
 
 #[derive(Template)]
@@ -157,7 +166,7 @@ struct Preview {
     deed: Deed,
     meant: Meant,
     seen_at: Timestamp,
-    /// Whoever looks has pressed the button already, when there were fewer.
+    /// Whoever looks has pressed the button already, when something else was meant.
     again: bool,
 }
 
@@ -201,7 +210,8 @@ pub(super) async fn preview(
     if !deed.is_known() {
         return Err(unknown());
     }
-    let (deed, seen_at) = (Deed { shown: None, seen_at: None, ..deed }, Timestamp::now());
+    let (deed, seen_at) =
+        (Deed { shown: None, seen_at: None, mark: String::new(), ..deed }, Timestamp::now());
     let meant = deed.carry_out(&shared.options.office, &person.name, true).await?;
     Ok(page(&frame.clone(), &Preview { frame, deed, meant, seen_at, again: false }))
 }
@@ -222,7 +232,7 @@ pub(super) async fn act(
             .await?;
     let meant = match carried_out {
         Some(Came::Done(meant)) => meant,
-        Some(Came::More(meant)) => {
+        Some(Came::Changed(meant)) => {
             // This page has no address of its own to come back to.
             frame.address = back(&deed.back).to_owned();
             return Ok(page(&frame.clone(), &Preview { frame, deed, meant, seen_at, again: true }));

@@ -1,5 +1,6 @@
 //! What is to be done to many at once. Pure.
 
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -9,6 +10,7 @@ use serde::Deserialize;
 use super::said::{carried, shell};
 use crate::ops::Selection;
 use crate::ops::failures::{Group, Place};
+use crate::ops::messages::Listed;
 use crate::trouble::Trouble;
 
 /// What nobody knows, a type or a cause, is told as this. No filter finds it, and to drop the filter would mean all.
@@ -38,8 +40,10 @@ pub(super) struct Deed {
     pub(super) back: String,
     /// So many were shown to whoever presses the button, …
     pub(super) shown: Option<u64>,
-    /// … who looked at this time.
+    /// … who looked at this time, …
     pub(super) seen_at: Option<Timestamp>,
+    /// … and in an outbox these: see [`mark`].
+    pub(super) mark: String,
 }
 
 impl Deed {
@@ -76,9 +80,9 @@ impl Deed {
         Ok(selection.to_string())
     }
 
-    /// Whether it means no more than was shown.
-    pub(super) fn covers(&self, matched: u64) -> bool {
-        matched <= self.shown.unwrap_or(0)
+    /// Whether it means no more than was shown; in an outbox, where no time tells what came after the look, just these.
+    pub(super) fn covers(&self, matched: u64, mark: &str) -> bool {
+        matched <= self.shown.unwrap_or(0) && (self.place != "outbox" || self.mark == mark)
     }
 
     /// What came after the look is not meant, where that can be told: then this is how old the others are by now.
@@ -184,6 +188,15 @@ impl Deed {
     }
 }
 
+/// Tells messages on their pipes from others, in whatever order they are listed. Nobody gains by making two alike.
+pub(super) fn mark(listed: &[Listed]) -> String {
+    let mut all: Vec<_> = listed.iter().map(|one| (&one.source, &one.pipe, &one.id)).collect();
+    all.sort_unstable();
+    let mut hasher = DefaultHasher::new();
+    all.hash(&mut hasher);
+    format!("{}-{:016x}", all.len(), hasher.finish())
+}
+
 /// A type or cause, or nothing if nobody knows it.
 pub(super) fn known(text: &str) -> &str {
     if text == UNKNOWN { "" } else { text }
@@ -248,15 +261,43 @@ mod tests {
 
     #[test]
     fn a_deed_means_no_more_than_was_shown() {
-        let deed = |shown| Deed { shown, ..Deed::of_outbox("orders", "state:dead") };
-        assert!(deed(Some(3)).covers(3) && deed(Some(3)).covers(0) && !deed(Some(3)).covers(4));
-        assert!(!deed(None).covers(1), "who was shown nothing has agreed to nothing");
+        let deed = |shown| Deed { shown, ..Deed::of_letters("jobs", "order", "HTTP_500", None) };
+        assert!(deed(Some(3)).covers(3, "") && deed(Some(3)).covers(0, "") && !deed(Some(3)).covers(4, ""));
+        assert!(!deed(None).covers(1, ""), "who was shown nothing has agreed to nothing");
         let seen_at = Some(Timestamp::UNIX_EPOCH);
         let later = Timestamp::from_second(30).expect("a time");
         let all = Deed { seen_at, ..Deed::of_letters("jobs", "order", "HTTP_500", None) };
         assert_eq!(all.older_than(later), Some(Duration::from_secs(30)));
         let one = Deed { seen_at, ..Deed::of_letters("jobs", "", "", Some("7")) };
         assert_eq!(one.older_than(later), None, "who names one means it, however young it is");
+    }
+
+    #[test]
+    fn as_many_others_in_an_outbox_are_not_what_was_shown() {
+        let listed = |ids: &[&str]| -> Vec<Listed> {
+            let one = |id: &&str| Listed {
+                source: "orders".to_owned(),
+                position: 1,
+                id: (*id).to_owned(),
+                kind: "order".to_owned(),
+                key: None,
+                occurred_at: Timestamp::UNIX_EPOCH,
+                pipe: Some("relay".to_owned()),
+                state: "dead",
+                attempts: 1,
+                due: None,
+                cause: None,
+            };
+            ids.iter().map(one).collect()
+        };
+        let mut deed = Deed { shown: Some(3), ..Deed::of_outbox("orders", "state:dead") };
+        assert!(!deed.covers(3, &mark(&listed(&["a", "b", "c"]))), "nothing says what was shown");
+        deed.mark = mark(&listed(&["a", "b", "c"]));
+        assert!(deed.covers(3, &mark(&listed(&["c", "a", "b"]))), "the order does not matter");
+        assert!(!deed.covers(3, &mark(&listed(&["a", "b", "d"]))));
+        let mut elsewhere = listed(&["a", "b", "c"]);
+        elsewhere[0].pipe = Some("archive".to_owned());
+        assert!(!deed.covers(3, &mark(&elsewhere)), "on another pipe it is another thing to skip");
     }
 
     #[test]

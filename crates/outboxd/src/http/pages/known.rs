@@ -1,6 +1,6 @@
 //! What waits for a person, wherever it lies, as it was last counted for the sentence on every page.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::PoisonError;
 
 use futures_util::future::try_join_all;
@@ -8,7 +8,6 @@ use outbox::errors::{ErrorFilter, Resolution};
 
 use super::live::Board;
 use super::queues::by_instance;
-use super::stands::Stands;
 use crate::health::Health;
 use crate::ops::Office;
 use crate::ops::errors::{Desk, tables};
@@ -57,7 +56,7 @@ impl Board {
             self.queues(office),
             open_errors(office),
             pipes(office, health),
-            Stands::read(office, self),
+            self.stands(office),
         );
         for one in by_instance(&pipes) {
             self.deliveries().note(&one.name, one.told_at, one.delivered);
@@ -83,15 +82,16 @@ fn letters(queues: &Queues) -> Option<u64> {
     if queues.sources.iter().any(|source| source.trouble.is_some()) {
         return None;
     }
+    // By broker and name, each with its depth: two sources may share a queue, and two brokers a name.
     let of_role = |role: &'static str| {
-        let all = queues.sources.iter().flat_map(|source| &source.queues);
-        all.filter(move |queue| queue.role == role)
+        let sources = queues.sources.iter();
+        let all = sources.flat_map(|source| source.queues.iter().map(move |queue| (source, queue)));
+        let all = all.filter(move |(_, queue)| queue.role == role);
+        all.map(|(source, queue)| ((source.connection.as_str(), queue.name.as_str()), queue.messages))
     };
-    let read: BTreeSet<&str> = of_role("work").map(|queue| queue.name.as_str()).collect();
-    let unread = of_role("dead").filter(|queue| !read.contains(queue.name.as_str()));
-    // Two sources may share a queue.
-    let unread: BTreeSet<(&str, u64)> = unread.map(|queue| (queue.name.as_str(), queue.messages)).collect();
-    Some(unread.into_iter().map(|(_, messages)| messages).sum())
+    let read: BTreeSet<_> = of_role("work").map(|(queue, _)| queue).collect();
+    let unread: BTreeMap<_, u64> = of_role("dead").filter(|(queue, _)| !read.contains(queue)).collect();
+    Some(unread.into_values().sum())
 }
 
 async fn open_errors(office: &Office) -> Option<u64> {
@@ -110,6 +110,8 @@ async fn open_errors(office: &Office) -> Option<u64> {
 mod tests {
     use super::*;
     use crate::ops::queues::{AtBroker, Queue};
+    use crate::ops::told::Unseen;
+    use crate::trouble::Exit;
 
     fn source(queues: &[(&str, &'static str, u64)], trouble: bool) -> AtBroker {
         let queue = |(name, role, messages): &(&str, &'static str, u64)| Queue {
@@ -120,10 +122,19 @@ mod tests {
         };
         AtBroker {
             source: "jobs".to_owned(),
+            connection: "rabbit".to_owned(),
             pipes: Vec::new(),
             queues: queues.iter().map(queue).collect(),
-            trouble: trouble.then(|| ("away".to_owned(), "wait".to_owned())),
+            trouble: trouble.then(|| Unseen {
+                error: "away".to_owned(),
+                help: "wait".to_owned(),
+                exit: Exit::Source,
+            }),
         }
+    }
+
+    fn at(connection: &str, source: AtBroker) -> AtBroker {
+        AtBroker { connection: connection.to_owned(), ..source }
     }
 
     #[test]
@@ -135,5 +146,20 @@ mod tests {
         let reader = source(&[("jobs.dead", "work", 3), ("worse", "dead", 1)], false);
         assert_eq!(letters(&Queues { sources: vec![jobs(), reader] }), Some(1));
         assert_eq!(letters(&Queues { sources: vec![jobs(), source(&[], true)] }), None);
+    }
+
+    #[test]
+    fn e5_queues_of_the_same_name_at_two_brokers_are_two() {
+        let jobs = || source(&[("jobs", "work", 9), ("jobs.dead", "dead", 3)], false);
+        let other = || at("other", jobs());
+        assert_eq!(letters(&Queues { sources: vec![jobs(), other()] }), Some(6));
+        let reader = at("other", source(&[("jobs.dead", "work", 3)], false));
+        assert_eq!(
+            letters(&Queues { sources: vec![jobs(), other(), reader] }),
+            Some(3),
+            "one of them is read"
+        );
+        let grown = source(&[("jobs.dead", "dead", 4)], false);
+        assert_eq!(letters(&Queues { sources: vec![jobs(), grown] }), Some(4), "it grew between two looks");
     }
 }

@@ -19,7 +19,9 @@ use tokio_util::sync::CancellationToken;
 use super::doctor::LastLook;
 use super::history::{History, Minute, Point, Sample};
 use super::known::Known;
+use super::lately::Told;
 use super::rates::Rates;
+use super::stands::Stands;
 use crate::health::Health;
 use crate::http::Shared;
 use crate::http::person::Person;
@@ -43,13 +45,23 @@ struct Tick {
     point: Option<Point>,
 }
 
+/// What was read last, and when.
+type Kept<T> = tokio::sync::Mutex<Option<(Instant, Arc<T>)>>;
+
+/// What was read in this tick.
+fn of_this_tick<T>(kept: &Option<(Instant, Arc<T>)>) -> Option<Arc<T>> {
+    kept.as_ref().filter(|(at, _)| at.elapsed() < PAUSE).map(|(_, read)| Arc::clone(read))
+}
+
 /// The last hour, and who listens.
 pub struct Board {
     history: Mutex<History>,
     ticks: watch::Sender<Option<Tick>>,
     pub(super) known: Mutex<Known>,
     stale: Notify,
-    queues: tokio::sync::Mutex<Option<(Instant, Arc<Queues>)>>,
+    queues: Kept<Queues>,
+    stands: Kept<Stands>,
+    pub(super) lately: Arc<Told>,
     /// The depth of queues, by source and queue.
     depths: Mutex<Rates<(String, String)>>,
     /// The deliveries of instances.
@@ -66,7 +78,9 @@ impl Board {
             ticks: watch::Sender::new(None),
             known: Mutex::default(),
             stale: Notify::new(),
-            queues: tokio::sync::Mutex::default(),
+            queues: Kept::default(),
+            stands: Kept::default(),
+            lately: Arc::default(),
             depths: Mutex::default(),
             deliveries: Mutex::default(),
             last_look: LastLook::default(),
@@ -81,17 +95,16 @@ impl Board {
     /// Somebody has done something to what is counted: it is counted anew at once.
     pub(super) async fn changed(&self) {
         *self.queues.lock().await = None;
+        *self.stands.lock().await = None;
         self.stale.notify_one();
     }
 
     /// What lies at the brokers, asked for once in a tick however many pages are open: each look opens connections. Whoever
     /// comes meanwhile waits for the same answer, which has a limit.
-    pub(super) async fn queues(&self, office: &Office) -> Arc<Queues> {
+    pub(in crate::http) async fn queues(&self, office: &Office) -> Arc<Queues> {
         let mut kept = self.queues.lock().await;
-        if let Some((at, queues)) = &*kept
-            && at.elapsed() < PAUSE
-        {
-            return Arc::clone(queues);
+        if let Some(queues) = of_this_tick(&kept) {
+            return queues;
         }
         let queues = Arc::new(queues(office).await);
         let at = Timestamp::now();
@@ -102,6 +115,17 @@ impl Board {
         }
         *kept = Some((Instant::now(), Arc::clone(&queues)));
         queues
+    }
+
+    /// How the pipes stand in their outboxes, asked for once in a tick as well.
+    pub(super) async fn stands(&self, office: &Office) -> Arc<Stands> {
+        let mut kept = self.stands.lock().await;
+        if let Some(stands) = of_this_tick(&kept) {
+            return stands;
+        }
+        let stands = Arc::new(Stands::read(office, self).await);
+        *kept = Some((Instant::now(), Arc::clone(&stands)));
+        stands
     }
 
     pub(super) fn depths(&self) -> MutexGuard<'_, Rates<(String, String)>> {
@@ -173,4 +197,24 @@ pub(super) async fn events(State(shared): State<Arc<Shared>>, _: Person) -> Resp
         stop.run_until_cancelled(tokio::time::sleep(STREAM)).await;
     };
     Sse::new(events.take_until(Box::pin(end))).keep_alive(KeepAlive::default()).into_response()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::Plan;
+
+    #[tokio::test]
+    async fn e5_outboxes_are_asked_once_in_a_tick_and_anew_when_somebody_has_done_something() {
+        let text = "[connections]\nshop = \"sqlite:/nowhere/at/all/shop.db\"\n[sources.orders]\non = \"shop\"\n\
+            [sinks.screen]\nstdout = true\n[pipes.relay]\nfrom = \"orders\"\nto = \"screen\"\n";
+        let plan = Plan::parse(std::path::Path::new("/srv/outboxd.toml"), text, &|_| None);
+        let office = Office::serving(Arc::new(plan.expect("it is valid").plan), Arc::default());
+        let board = Board::new(CancellationToken::new());
+        let first = board.stands(&office).await;
+        assert!(Arc::ptr_eq(&first, &board.stands(&office).await), "all pages of a tick share it");
+        board.changed().await;
+        let fresh = board.stands(&office).await;
+        assert!(!Arc::ptr_eq(&first, &fresh), "whoever pressed a button sees what it did");
+    }
 }

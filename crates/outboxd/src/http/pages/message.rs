@@ -17,6 +17,7 @@ use super::text::{grouped, when};
 use crate::http::Shared;
 use crate::http::answer::Refusal;
 use crate::http::person::{Person, may_see_payloads};
+use crate::ops::audit::{AuditEntry, AuditRequest, audit};
 use crate::ops::show::{Life, life};
 use crate::ops::{Office, Selection};
 
@@ -72,6 +73,16 @@ fn outbox_of(source: &str, life: &Life) -> String {
     first.map_or(source, |written| &written.source).to_owned()
 }
 
+/// What is written down of people who did something to a message, and why nothing can be told of it.
+async fn deeds(office: &Office, id: &str) -> (Vec<AuditEntry>, Option<String>) {
+    let Some(book) = &office.plan.audit else { return (Vec::new(), None) };
+    match audit(office, &AuditRequest { id: Some(id.to_owned()), ..AuditRequest::default() }).await {
+        Ok(told) => (told.entries, None),
+        // Where nobody has asked for a book, none is missed.
+        Err(trouble) => (Vec::new(), book.chosen.then(|| trouble.to_string())),
+    }
+}
+
 /// One message.
 pub(super) async fn message(
     State(shared): State<Arc<Shared>>,
@@ -79,7 +90,9 @@ pub(super) async fn message(
     At((source, id)): At<(String, String)>,
 ) -> Result<Response, Refusal> {
     let office = &shared.options.office;
-    let (source, life) = life_in(office, &source, &id).await?;
+    let (found, (book, unread)) = futures_util::join!(life_in(office, &source, &id), deeds(office, &id));
+    let (source, mut life) = found?;
+    life.unseen.extend(unread);
     let shows = may_see(&shared, &frame.person);
     let payload = life.message.as_ref().filter(|_| shows).map(|message| Payload::of(&message.payload));
     let entries = || {
@@ -88,7 +101,7 @@ pub(super) async fn message(
     let repairable = entries().any(|entry| matches!(entry.stand, Stand::Waiting | Stand::Dead));
     let command = format!("outboxd show {}{}", shell(&id), if shows { " --payload" } else { "" });
     let filter = Selection { id: Some(id.clone()), ..Selection::default() }.to_string();
-    let (state, steps) = (life.state(&office.plan).as_str(), steps(&life));
+    let (state, steps) = (life.state(&office.plan).as_str(), steps(&life, &book));
     let shown = Shown { frame, source, id, state, life, steps, payload, repairable, filter, command };
     Ok(page(&shown.frame, &shown))
 }

@@ -13,6 +13,7 @@ mod frame;
 mod given;
 mod history;
 mod known;
+mod lately;
 mod live;
 mod message;
 mod messages;

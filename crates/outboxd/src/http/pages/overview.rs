@@ -9,6 +9,7 @@ use jiff::Timestamp;
 
 use super::frame::{Frame, page};
 use super::history::Minute;
+use super::lately::Lately;
 use super::stands::Stands;
 use super::text::{age, counted, grouped, when};
 use super::truth::truth;
@@ -17,18 +18,48 @@ use crate::http::Shared;
 use crate::ops::Office;
 use crate::quantity::show_age;
 
+/// An hour, in minutes.
+const HOUR: usize = 60;
+
+/// So many minutes are shown one by one.
+const SHOWN: usize = 10;
+
 #[derive(Template)]
 #[template(path = "overview.html")]
 struct Overview {
     frame: Frame,
     pipes: Vec<Card>,
-    stands: Stands,
+    stands: Arc<Stands>,
     pending: u64,
     in_flight: u64,
     waiting: u64,
     behind: u64,
     dead: u64,
     minutes: Vec<Minute>,
+    /// What this instance did in the last hour.
+    hour: Hour,
+    /// What went on in the outboxes; nothing while they have not answered.
+    lately: Option<Arc<Lately>>,
+}
+
+/// The deliveries of an hour.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Hour {
+    delivered: u64,
+    failed: u64,
+}
+
+impl Hour {
+    fn of(minutes: &[Minute]) -> Self {
+        let sum = |count: fn(&Minute) -> u64| minutes.iter().map(count).sum();
+        Self { delivered: sum(|minute| minute.delivered), failed: sum(|minute| minute.failed) }
+    }
+
+    /// How often a delivery was tried again, on an average; nothing if there was none.
+    #[allow(clippy::cast_precision_loss, reason = "nobody delivers that many in an hour")]
+    fn retries(&self) -> Option<String> {
+        (self.delivered > 0).then(|| format!("{:.2}", self.failed as f64 / self.delivered as f64))
+    }
 }
 
 struct Card {
@@ -45,7 +76,11 @@ impl Card {
 }
 
 fn minute(at: &i64) -> String {
-    Timestamp::from_second(*at).map(|time| time.strftime("%H:%M").to_string()).unwrap_or_default()
+    Timestamp::from_second(*at).map(|time| clock(&time)).unwrap_or_default()
+}
+
+fn clock(time: &Timestamp) -> String {
+    time.strftime("%H:%M").to_string()
 }
 
 fn card(office: &Office, view: View, judged: Judged) -> Card {
@@ -61,10 +96,12 @@ fn card(office: &Office, view: View, judged: Judged) -> Card {
 
 /// The overview.
 pub(super) async fn overview(State(shared): State<Arc<Shared>>, mut frame: Frame) -> Response {
-    let stands = Stands::read(&shared.office, &shared.board).await;
+    let (stands, lately) =
+        futures_util::join!(shared.board.stands(&shared.office), shared.board.lately.read(&shared.office));
     let judged = shared.options.health.judged();
     // What was just counted is the truth.
     frame.truth = truth(&judged, &shared.board.known());
+    let minutes = shared.board.minutes(HOUR);
     let overview = Overview {
         pending: stands.sum(|lane| lane.pending),
         in_flight: judged.iter().map(|(view, _)| view.in_flight).sum(),
@@ -72,9 +109,24 @@ pub(super) async fn overview(State(shared): State<Arc<Shared>>, mut frame: Frame
         behind: stands.sum(|lane| lane.behind),
         dead: stands.sum(|lane| lane.dead),
         pipes: judged.into_iter().map(|(view, judged)| card(&shared.office, view, judged)).collect(),
-        minutes: shared.board.minutes(10),
+        hour: Hour::of(&minutes),
+        minutes: minutes.into_iter().take(SHOWN).collect(),
+        lately,
         stands,
         frame,
     };
     page(&overview.frame, &overview)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn e6_an_hour_tells_how_often_a_delivery_was_tried_again() {
+        let minute = |delivered, failed| Minute { at: 0, delivered, failed, lag: None };
+        let hour = Hour::of(&[minute(3, 1), minute(5, 1)]);
+        assert_eq!(hour, Hour { delivered: 8, failed: 2 });
+        assert_eq!((hour.retries().as_deref(), Hour::default().retries()), (Some("0.25"), None));
+    }
 }

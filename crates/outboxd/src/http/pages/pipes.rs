@@ -25,7 +25,7 @@ use crate::ops::pipes::PipesAnswer;
 struct Pipes {
     frame: Frame,
     shown: PipesAnswer,
-    stands: Stands,
+    stands: Arc<Stands>,
 }
 
 impl Pipes {
@@ -39,7 +39,7 @@ impl Pipes {
 pub(super) async fn pipes(State(shared): State<Arc<Shared>>, frame: Frame) -> Response {
     let (office, health) = (&shared.options.office, &shared.options.health);
     let (shown, stands) =
-        futures_util::join!(ops::pipes::pipes(office, health), Stands::read(&shared.office, &shared.board));
+        futures_util::join!(ops::pipes::pipes(office, health), shared.board.stands(&shared.office));
     page(&frame.clone(), &Pipes { frame, shown, stands })
 }
 

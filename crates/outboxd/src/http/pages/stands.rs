@@ -38,7 +38,7 @@ impl Lane {
 }
 
 impl Stands {
-    /// Asks the outboxes; how many are dead is told to all pages.
+    /// Asks the outboxes, for the board that keeps it; how many are dead is told to all pages.
     pub(super) async fn read(office: &Office, board: &Board) -> Self {
         let asked = status(office, &StatusRequest::default()).await;
         let stands = match asked {

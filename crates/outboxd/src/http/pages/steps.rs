@@ -6,6 +6,7 @@ use outbox::errors::{ErrorRecord, Resolution};
 use outbox::letters::Waiting;
 use outbox::{Cause, Handled};
 
+use crate::ops::audit::AuditEntry;
 use crate::ops::dead::Dead;
 use crate::ops::show::{Life, Written};
 
@@ -35,14 +36,15 @@ impl Step {
     }
 }
 
-/// What happened, in the order in which a message goes its way.
-pub fn steps(life: &Life) -> Vec<Step> {
+/// What happened, in the order in which a message goes its way; then what people did to it, by what is written down.
+pub fn steps(life: &Life, book: &[AuditEntry]) -> Vec<Step> {
     let written = life.written.iter().flat_map(|written| in_outbox(life, written));
     let handled = life.handled.iter().map(handled);
     let retries = life.retries.iter().map(waiting);
     let letters = life.letters.iter().map(|(place, dead)| letter(place, dead));
     let errors = life.errors.iter().map(|(sink, record)| error(sink, record));
-    written.chain(handled).chain(retries).chain(letters).chain(errors).collect()
+    let let_go = book.iter().rev().filter_map(let_go);
+    written.chain(handled).chain(retries).chain(letters).chain(errors).chain(let_go).collect()
 }
 
 fn in_outbox(life: &Life, written: &Written) -> Vec<Step> {
@@ -69,7 +71,8 @@ fn on_pipe(entry: &Entry) -> Step {
             None,
             format!("Pipe '{pipe}' has given it up after {}", attempts(entry.attempts)),
         ),
-        Stand::Done => Step::new("good", None, format!("Pipe '{pipe}' has delivered it")),
+        // Delivered as a rule; but what somebody skipped, and what came before the pipe's start, is done as well.
+        Stand::Done => Step::new("good", None, format!("Pipe '{pipe}' is through with it")),
     };
     Step { due: entry.due.filter(|_| entry.stand == Stand::Waiting), ..step.more(why) }
 }
@@ -116,6 +119,17 @@ fn error(sink: &str, record: &ErrorRecord) -> Step {
     }
 }
 
+/// Who let it go. A deed is written down before it is done, so it may have failed: then the steps of the pipes tell.
+fn let_go(entry: &AuditEntry) -> Option<Step> {
+    let did = match entry.action.as_str() {
+        "skip" => "skipped",
+        "dlq.discard" => "discarded",
+        _ => return None,
+    };
+    let what = format!("{} {did} it", entry.by);
+    Some(Step::new("warn", Some(entry.at), what).more(format!("in {}", entry.target)))
+}
+
 fn attempts(count: u32) -> String {
     if count == 1 { "1 attempt".to_owned() } else { format!("{count} attempts") }
 }
@@ -150,13 +164,13 @@ mod tests {
         let entries = vec![entry(Stand::Done, 1), entry(Stand::Dead, 1), entry(Stand::Waiting, 2)];
         let written = vec![Written { source: "orders".to_owned(), entries }];
         let message = Some(Message::new("order", "x").occurred_at(Timestamp::UNIX_EPOCH));
-        let steps = steps(&Life { message, written, ..Life::default() });
+        let steps = steps(&Life { message, written, ..Life::default() }, &[]);
         let told: Vec<_> = steps.iter().map(|step| (step.class, step.what.as_str())).collect();
         assert_eq!(
             told,
             [
                 ("", "Written to outbox 'orders'"),
-                ("good", "Pipe 'relay' has delivered it"),
+                ("good", "Pipe 'relay' is through with it"),
                 ("bad", "Pipe 'relay' has given it up after 1 attempt"),
                 ("warn", "Pipe 'relay' has tried it 2 times and tries again"),
             ]
@@ -164,5 +178,28 @@ mod tests {
         assert_eq!(steps[0].at, Some(Timestamp::UNIX_EPOCH));
         assert_eq!((steps[2].more.as_str(), steps[2].due), ("IO: no folder", None));
         assert!(steps[3].due.is_some(), "what is tried again says when");
+    }
+
+    #[test]
+    fn e5_who_let_a_message_go_is_told_and_nobody_says_that_it_was_delivered() {
+        let deed = |number, action: &str| AuditEntry {
+            number,
+            at: Timestamp::UNIX_EPOCH,
+            by: "anna".to_owned(),
+            action: action.to_owned(),
+            target: "orders".to_owned(),
+            id: Some("m".to_owned()),
+            detail: serde_json::Value::Null,
+        };
+        let written = vec![Written { source: "orders".to_owned(), entries: vec![entry(Stand::Done, 1)] }];
+        let book = [deed(3, "dlq.discard"), deed(2, "skip"), deed(1, "retry")];
+        let steps = steps(&Life { written, ..Life::default() }, &book);
+        let told: Vec<_> = steps.iter().map(|step| step.what.as_str()).collect();
+        assert_eq!(
+            told[1..],
+            ["Pipe 'relay' is through with it", "anna skipped it", "anna discarded it"],
+            "the oldest first"
+        );
+        assert_eq!((steps[2].more.as_str(), steps[2].at), ("in orders", Some(Timestamp::UNIX_EPOCH)));
     }
 }

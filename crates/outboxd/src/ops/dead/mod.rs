@@ -77,7 +77,7 @@ pub async fn show(
     Ok(Shown { letters: sight.whole(with_payload), unseen })
 }
 
-/// Returns or discards dead letters; with `dry_run` only tells which.
+/// Returns or discards dead letters; with `dry_run` only tells which, as far as somebody waits for it.
 pub async fn act(
     office: &Office,
     act: Act,
@@ -86,7 +86,11 @@ pub async fn act(
     tell: Tell<'_>,
 ) -> Result<Acted, Trouble> {
     let ActRequest { ids, picked, rate, dry_run, .. } = request;
-    let sight = Sight::look_long(office, Wanted::new(&ids, picked)).await?.whole_or_nothing()?;
+    let wanted = Wanted::new(&ids, picked);
+    // Whoever only looks sits before a page; the deed itself takes the time that it needs.
+    let sight =
+        if dry_run { Sight::look(office, wanted).await? } else { Sight::look_long(office, wanted).await? };
+    let sight = sight.whole_or_nothing()?;
     if dry_run || sight.matched() == 0 {
         return Ok(sight.only_looked(act));
     }

@@ -2,6 +2,8 @@
 
 use std::time::{Duration, Instant};
 
+use lapin::BasicProperties;
+use lapin::options::BasicPublishOptions;
 use serde_json::{Value, json};
 
 use super::scene::{Api, HTTP, TOKEN};
@@ -84,6 +86,49 @@ async fn e7_letters_go_back_and_away_and_the_book_says_who_did_it() {
     for wrong in [json!({ "kind": "x" }), json!({ "older_than": 7 }), json!({ "rate": "fast" })] {
         assert_eq!(api.try_post("/v1/dlq/discard", &wrong).await.status, 400, "{wrong}");
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn e7_a_preview_of_many_letters_is_a_glance_and_says_so() {
+    let Some(shop) = Shop::open("", HTTP).await else { return };
+    shop.make_topology().await;
+    for number in 0..520 {
+        let properties = BasicProperties::default().with_message_id(format!("m-{number}").into());
+        let sent = shop.channel().basic_publish(
+            "".into(),
+            "work_error".into(),
+            BasicPublishOptions::default(),
+            b"{}",
+            properties,
+        );
+        sent.await.unwrap();
+    }
+    shop.until_count("work_error", 520).await;
+    let api = Api::of_shop(&shop);
+    let meant = api.post("/v1/dlq/discard", &json!({ "source": "work", "dry_run": true })).await;
+    assert_eq!((&meant["matched"], &meant["more"]), (&json!(500), &json!(["work"])), "{meant:#}");
+    // The deed itself takes its time.
+    let done = api.post("/v1/dlq/discard", &json!({ "source": "work" })).await;
+    assert_eq!((&done["changed"], &done["more"]), (&json!(520), &json!([])), "{done:#}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn e6_queues_are_told_with_their_depth_their_consumers_and_who_reads_them() {
+    let Some((shop, api, _)) = with_letters().await else { return };
+    let told = api.get("/v1/queues").await;
+    let source = &told["sources"][0];
+    assert_eq!(
+        (&source["source"], &source["connection"], &source["pipes"], &source["trouble"]),
+        (&json!("work"), &json!("rabbit"), &json!(["handle"]), &json!(null)),
+        "{told:#}"
+    );
+    let queues = source["queues"].as_array().unwrap();
+    let of =
+        |role: &str| queues.iter().find(|queue| queue["role"] == role).unwrap_or_else(|| panic!("{told:#}"));
+    assert_eq!((&of("work")["name"], &of("work")["consumers"]), (&json!("work"), &json!(1)), "{told:#}");
+    assert_eq!((&of("dead")["name"], &of("dead")["messages"]), (&json!("work_error"), &json!(4)), "{told:#}");
+    assert_eq!(status(&api, "/v1/queues?source=work").await, 400);
+    drop(shop);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -123,14 +123,30 @@ async fn a_body_that_is_no_json_or_too_large_is_refused() {
         (json.clone(), "", 400, "the body is empty"),
         (json.clone(), "{\"ids\": [", 400, "the body cannot be read: EOF"),
         (json.clone(), "{\"ids\": [\"a\"]} x", 400, "the body cannot be read: trailing characters"),
-        (format!("{json}\r\nContent-Length: 1048577"), "", 413, "the body is larger than 1048576 bytes"),
+        // The payload of the outbox may have 1 MiB; as base64 that is a third more, and there are other fields.
+        (format!("{json}\r\nContent-Length: 1463639"), "", 413, "the body is larger than 1463638 bytes"),
     ] {
         check(&api.ask(&head, body.as_bytes()).await, status, told);
     }
     // Without a length it is known only when it has come.
-    let chunk = format!("{:x}\r\n{}\r\n", 700_000, " ".repeat(700_000));
+    let chunk = format!("{:x}\r\n{}\r\n", 800_000, " ".repeat(800_000));
     let head = format!("{json}\r\nTransfer-Encoding: chunked\r\nX-No: Content-Length");
     check(&api.ask(&head, format!("{chunk}{chunk}0\r\n\r\n").as_bytes()).await, 413, "larger than");
     let big = json!({ "filter": format!("key:{}", "x".repeat(900_000)), "dry_run": true });
     assert_eq!(api.post("/v1/messages/retry", &big).await["matched"], 0, "what fits is read");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn e7_a_payload_as_large_as_the_outbox_takes_can_be_sent() {
+    let (api, _) = Api::with_dead().await;
+    let send = "/v1/outboxes/orders/messages";
+    // 1 MiB, the limit of an outbox unless it is set: as text, and as base64, which is a third longer.
+    let most = 1 << 20;
+    let text = json!({ "type": "big", "payload_text": "x".repeat(most) });
+    let base64 = json!({ "type": "big", "payload_base64": format!("{}eA==", "eHh4".repeat(most / 3)) });
+    for body in [&text, &base64] {
+        assert!(api.post(send, body).await["id"].is_string());
+    }
+    let more = json!({ "type": "big", "payload_text": "x".repeat(most + 1) });
+    check(&api.try_post(send, &more).await, 400, "the limit is 1048576");
 }

@@ -1,6 +1,9 @@
 //! `/failures` of an outbox: grouped by cause, looked at first, then retried or let go; also without JavaScript.
 
+use std::time::{Duration, Instant};
+
 use super::scene::Store;
+use crate::program::PATIENCE;
 
 /// So many of each type are refused.
 async fn with_dead(store: &Store, kinds: &[(&str, u16, usize)]) {
@@ -55,6 +58,37 @@ async fn e5_e7_failures_are_grouped_by_cause_previewed_and_dealt_with_in_bulk() 
     for words in ["anonymous", "skip", "retry", "code=HTTP_410"] {
         scene.sees(words).await;
     }
+    store.end();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn e7_what_nobody_was_shown_is_not_skipped_though_there_are_as_many() {
+    let Some(store) = Store::open("").await else { return };
+    let scene = &store.scene;
+    with_dead(&store, &[("order.refused", 422, 3)]).await;
+    scene.goto("/failures").await;
+    scene.press("Skip…").await;
+    scene.sees("Skip 3 messages?").await;
+    // Somebody else deals with one of them, and another one dies.
+    let dead = || {
+        let listed = scene.program.json(&["list", "--state", "dead"]);
+        let ids =
+            listed["messages"].as_array().unwrap().iter().map(|one| one["id"].as_str().unwrap().to_owned());
+        ids.collect::<Vec<_>>()
+    };
+    scene.program.ok(&["skip", &dead()[0], "--yes"]);
+    scene.program.ok(&["send", "--type", "order.refused", "--key", "late", "--data", "{}"]);
+    let begun = Instant::now();
+    while dead().len() < 3 {
+        assert!(begun.elapsed() < PATIENCE, "it never died");
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    scene.press("Skip 3 messages").await;
+    scene.sees("What matches has changed since you looked, so nothing was done.").await;
+    assert_eq!(dead().len(), 3, "nothing was done");
+    scene.press("Skip 3 messages").await;
+    scene.sees("Skipped 3 of 3.").await;
+    assert!(dead().is_empty());
     store.end();
 }
 

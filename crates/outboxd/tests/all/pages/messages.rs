@@ -63,7 +63,7 @@ async fn e5_a_message_tells_its_life_and_its_payload_to_the_last_digit() {
     let path = format!("/messages/orders/{id}");
     scene.until(&path, "Pipe 'notify' has given it up after 1 attempt").await;
     for words in
-        ["Written to outbox 'orders'", "Pipe 'archive' has delivered it", "HTTP_422", "in the error queue"]
+        ["Written to outbox 'orders'", "Pipe 'archive' is through with it", "HTTP_422", "in the error queue"]
     {
         scene.sees(words).await;
     }
@@ -77,7 +77,17 @@ async fn e5_a_message_tells_its_life_and_its_payload_to_the_last_digit() {
     scene.press("Retry 1 message").await;
     scene.sees("Retried 1 of 1.").await;
     assert!(scene.page.address().await.unwrap().ends_with(&path), "one is back where one was");
-    scene.until(&path, "Pipe 'notify' has delivered it").await;
+    scene.until(&path, "Pipe 'notify' is through with it").await;
+    // What somebody let go is not told as if it had arrived.
+    store.endpoint.answer_type("order.refused", 422);
+    let sent = scene.program.ok(&["send", "--type", "order.refused", "--key", "k", "--data", "{}"]);
+    let path = format!("/messages/orders/{}", sent.trim());
+    scene.until(&path, "Pipe 'notify' has given it up after 1 attempt").await;
+    scene.press("Skip…").await;
+    scene.press("Skip 1 message").await;
+    scene.sees("Skipped 1 of 1.").await;
+    scene.sees("Pipe 'notify' is through with it").await;
+    scene.sees("anonymous skipped it").await;
     let missing = scene.other_page().await;
     missing.goto(&format!("{}/messages/orders/nobody", scene.url)).await.unwrap();
     missing.until_text("What to do").await.unwrap();

@@ -1,6 +1,10 @@
 //! A10: the questions of the document, answered by one command.
 
-use super::{QUICK, Scene, UNROUTED, event, stop};
+use std::time::{Duration, Instant};
+
+use super::{QUICK, Scene, UNROUTED, changed, event, stop};
+use crate::program::{PATIENCE, Program};
+use crate::web::{get, server};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a10_one_command_tells_what_is_pending_has_trouble_was_processed_and_how_fast() {
@@ -43,4 +47,29 @@ async fn a10_one_command_tells_what_is_pending_has_trouble_was_processed_and_how
     assert_eq!(scene.count(trouble).await, number(&activity["tried_often"]) + number(&pipe["dead"]));
     let hour = r#"select count(*) from "ProcessedEvents" where "ProcessedAt" > now() - interval '1 hour'"#;
     assert_eq!(scene.count(hour).await, 8);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a10_one_page_tells_what_was_processed_in_the_last_hour_and_what_has_trouble() {
+    let Some(scene) = Scene::shared(&QUICK).await else { return };
+    let config = changed(&QUICK) + "[http]\nlisten = \"127.0.0.1:0\"\nanonymous = \"viewer\"\n";
+    let program =
+        Program::with(&config).env("DATABASE_URL", &scene.database).env("RABBITMQ_URL", scene.vhost.url());
+    scene.create(7).await;
+    let mut running = program.start(&["run"]);
+    let address = server(&mut running);
+    scene.until_dispatched().await;
+    // What was told is kept for a while, so the page knows of them within that.
+    let begun = Instant::now();
+    loop {
+        let (status, page) = get(address, "/").await;
+        assert_eq!(status, 200);
+        let row = page.split("<td>tickets</td>").nth(1).unwrap_or_default();
+        if row.starts_with("<td class=\"figure\">7</td><td class=\"figure\">0</td>") {
+            break;
+        }
+        assert!(begun.elapsed() < PATIENCE, "{page}");
+        tokio::time::sleep(Duration::from_millis(500)).await;
+    }
+    stop(running);
 }
