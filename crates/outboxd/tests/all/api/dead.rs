@@ -105,7 +105,16 @@ async fn e7_a_preview_of_many_letters_is_a_glance_and_says_so() {
     }
     shop.until_count("work_error", 520).await;
     let api = Api::of_shop(&shop);
-    let meant = api.post("/v1/dlq/discard", &json!({ "source": "work", "dry_run": true })).await;
+    // A machine that is busy may not be through in time: then it says so, and nobody waits.
+    let (preview, end) = (json!({ "source": "work", "dry_run": true }), Instant::now() + PATIENCE);
+    let meant = loop {
+        let answer = api.try_post("/v1/dlq/discard", &preview).await;
+        if answer.status == 200 {
+            break answer.json();
+        }
+        assert!(answer.status == 503 && answer.body.contains("longer than 2s"), "{answer:#?}");
+        assert!(Instant::now() < end, "{answer:#?}");
+    };
     assert_eq!((&meant["matched"], &meant["more"]), (&json!(500), &json!(["work"])), "{meant:#}");
     // The deed itself takes its time.
     let done = api.post("/v1/dlq/discard", &json!({ "source": "work" })).await;
@@ -114,21 +123,28 @@ async fn e7_a_preview_of_many_letters_is_a_glance_and_says_so() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn e6_queues_are_told_with_their_depth_their_consumers_and_who_reads_them() {
-    let Some((shop, api, _)) = with_letters().await else { return };
-    let told = api.get("/v1/queues").await;
+    let Some((_shop, api, _)) = with_letters().await else { return };
+    let expected = json!([
+        { "name": "work", "role": "work", "messages": 0, "consumers": 1 },
+        { "name": "work_error", "role": "dead", "messages": 4, "consumers": 0 },
+    ]);
+    // What is told may be of a few seconds ago.
+    let end = Instant::now() + PATIENCE;
+    let told = loop {
+        let told = api.get("/v1/queues").await;
+        if told["sources"][0]["queues"] == expected {
+            break told;
+        }
+        assert!(Instant::now() < end, "{told:#}");
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    };
     let source = &told["sources"][0];
     assert_eq!(
         (&source["source"], &source["connection"], &source["pipes"], &source["trouble"]),
         (&json!("work"), &json!("rabbit"), &json!(["handle"]), &json!(null)),
         "{told:#}"
     );
-    let queues = source["queues"].as_array().unwrap();
-    let of =
-        |role: &str| queues.iter().find(|queue| queue["role"] == role).unwrap_or_else(|| panic!("{told:#}"));
-    assert_eq!((&of("work")["name"], &of("work")["consumers"]), (&json!("work"), &json!(1)), "{told:#}");
-    assert_eq!((&of("dead")["name"], &of("dead")["messages"]), (&json!("work_error"), &json!(4)), "{told:#}");
     assert_eq!(status(&api, "/v1/queues?source=work").await, 400);
-    drop(shop);
 }
 
 #[tokio::test(flavor = "multi_thread")]
