@@ -25,7 +25,8 @@ pub async fn repair(
         ..RepairRequest::default()
     };
     let mut told = repair::repair(office, deed, &request, &by).await?;
-    let meant = messages(told.matched);
+    let more = if told.at_least { " or more" } else { "" };
+    let meant = format!("{}{more}", messages(told.matched));
     let answer = ask(&format!("{} {meant}", told.verb), told.matched, args.consent, output)?;
     if answer == Answer::Yes {
         request.dry_run = false;

@@ -82,6 +82,7 @@ impl Deed {
         let mut meant = Meant {
             matched: changed.matched,
             changed: changed.changed,
+            more: changed.at_least,
             remark: changed.remark,
             ..Meant::default()
         };
