@@ -333,7 +333,8 @@ mod tests {
         for (kind, exit) in [
             (ErrorKind::Timeout, Exit::Source),
             (ErrorKind::Unreachable, Exit::Source),
-            (ErrorKind::Denied, Exit::Failed),
+            (ErrorKind::Denied, Exit::Source),
+            (ErrorKind::Unexpected, Exit::Failed),
         ] {
             let (pauses, health) = after(kind, None, false);
             assert_eq!(*pauses.0.heard.borrow(), Heard::Trouble(exit), "{kind:?}");
