@@ -63,6 +63,7 @@ fn not_ready(view: &View, judged: &Judged, others: usize) -> Truth {
 fn degraded(view: &View, judged: &Judged) -> Truth {
     let why = judged.cause.as_deref().unwrap_or("it does not answer");
     let whom = match sink_away(view) {
+        _ if view.pauses_away.is_some() => "the database that keeps what is paused".to_owned(),
         Some(_) => format!("sink '{}'", view.to),
         None => format!("source '{}'", view.from),
     };
