@@ -156,6 +156,15 @@ level = "trace"
     )
 }
 
+fn with_secrets(hook: &Collector, traces: &Collector) -> Program {
+    let place = |url: &str| url.strip_prefix("http://").unwrap().to_owned();
+    let program = Program::with(&everywhere(&place(&hook.url), &place(&traces.url))).env("SECRET", CANARY);
+    program.write("secret", &format!("{CANARY}\n"));
+    program.write("secret_url", &format!("smtp://app:{CANARY}@127.0.0.1:1\n"));
+    program.write("secret_token", &format!("annas-{CANARY}-0123456789\n"));
+    program
+}
+
 /// In base64, and with the canary in it.
 const SIGNING: &str = "canary7d1fcanary7d1fcanary7d1fcanary7d1f";
 
@@ -222,15 +231,11 @@ async fn ask_every_page(api: &Api, id: &str) {
     }
 }
 
-/// The issue asks for it in URL, file, variable and header: no log, page, metric, answer or trace has it.
+/// In URL, file, variable and header: no log, page, metric, answer or trace has it.
 #[tokio::test(flavor = "multi_thread")]
 async fn e7_a_secret_in_every_place_is_on_no_page_and_in_no_answer_log_figure_or_trace() {
     let (hook, collector) = (Collector::answering(400).await, Collector::start().await);
-    let place = |url: &str| url.strip_prefix("http://").unwrap().to_owned();
-    let program = Program::with(&everywhere(&place(&hook.url), &place(&collector.url))).env("SECRET", CANARY);
-    program.write("secret", &format!("{CANARY}\n"));
-    program.write("secret_url", &format!("smtp://app:{CANARY}@127.0.0.1:1\n"));
-    program.write("secret_token", &format!("annas-{CANARY}-0123456789\n"));
+    let program = with_secrets(&hook, &collector);
     let migrated = program.run(&["migrate", "-vv"]);
     assert_none("migrate", &format!("{migrated:?}"));
     program.ok(&["migrate", "--source", "orders"]);
@@ -285,11 +290,7 @@ async fn e7_a_secret_in_every_place_is_on_no_page_and_in_no_answer_log_figure_or
 #[tokio::test(flavor = "multi_thread")]
 async fn e7_a_panic_tells_no_secret() {
     let (hook, collector) = (Collector::answering(400).await, Collector::start().await);
-    let place = |url: &str| url.strip_prefix("http://").unwrap().to_owned();
-    let program = Program::with(&everywhere(&place(&hook.url), &place(&collector.url))).env("SECRET", CANARY);
-    program.write("secret", &format!("{CANARY}\n"));
-    program.write("secret_url", &format!("smtp://app:{CANARY}@127.0.0.1:1\n"));
-    program.write("secret_token", &format!("annas-{CANARY}-0123456789\n"));
+    let program = with_secrets(&hook, &collector);
     program.ok(&["migrate", "--source", "orders"]);
     program.ok(&["send", "--source", "orders", "--type", "order.created", "--key", "a", "--data", "{}"]);
     for failpoints in ["delivering=panic", "settling=panic", "nonsense=panic"] {

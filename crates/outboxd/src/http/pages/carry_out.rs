@@ -10,7 +10,7 @@ use jiff::Timestamp;
 use outbox::admin::{Repair, Stand};
 use outbox::letters::Act;
 
-use super::deed::{Deed, mark};
+use super::deed::{Deed, mark_of};
 use super::frame::{Frame, back, done, page};
 use super::given::{Filled, Params};
 use super::said::{asked, carried};
@@ -93,7 +93,7 @@ impl Deed {
             // A message that is named may be done on another pipe; there nothing is repaired.
             let set_aside = [Stand::Waiting, Stand::Behind, Stand::Dead].map(Stand::as_str);
             listed.retain(|one| set_aside.contains(&one.state));
-            meant.mark = mark(&listed);
+            meant.mark = mark_of(&listed);
             meant.sample = listed.iter().take(SAMPLE).map(told).collect();
         }
         Ok(meant)

@@ -1,12 +1,12 @@
 //! What is to be done to many at once. Pure.
 
-use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::time::Duration;
 
 use jiff::Timestamp;
 use outbox::admin::Stand;
 use serde::Deserialize;
 
+use super::edit::mark;
 use super::said::{carried, shell};
 use crate::ops::Selection;
 use crate::ops::failures::{Group, Place};
@@ -42,7 +42,7 @@ pub(super) struct Deed {
     pub(super) shown: Option<u64>,
     /// … who looked at this time, …
     pub(super) seen_at: Option<Timestamp>,
-    /// … and in an outbox these: see [`mark`].
+    /// … and in an outbox these: see [`mark_of`].
     pub(super) mark: String,
 }
 
@@ -188,13 +188,11 @@ impl Deed {
     }
 }
 
-/// Tells messages on their pipes from others, in whatever order they are listed. Nobody gains by making two alike.
-pub(super) fn mark(listed: &[Listed]) -> String {
+/// Tells messages on their pipes from others, in whatever order they are listed.
+pub(super) fn mark_of(listed: &[Listed]) -> String {
     let mut all: Vec<_> = listed.iter().map(|one| (&one.source, &one.pipe, &one.id)).collect();
     all.sort_unstable();
-    let mut hasher = DefaultHasher::new();
-    all.hash(&mut hasher);
-    format!("{}-{:016x}", all.len(), hasher.finish())
+    mark(&all)
 }
 
 /// A type or cause, or nothing if nobody knows it.
@@ -291,13 +289,13 @@ mod tests {
             ids.iter().map(one).collect()
         };
         let mut deed = Deed { shown: Some(3), ..Deed::of_outbox("orders", "state:dead") };
-        assert!(!deed.covers(3, &mark(&listed(&["a", "b", "c"]))), "nothing says what was shown");
-        deed.mark = mark(&listed(&["a", "b", "c"]));
-        assert!(deed.covers(3, &mark(&listed(&["c", "a", "b"]))), "the order does not matter");
-        assert!(!deed.covers(3, &mark(&listed(&["a", "b", "d"]))));
+        assert!(!deed.covers(3, &mark_of(&listed(&["a", "b", "c"]))), "nothing says what was shown");
+        deed.mark = mark_of(&listed(&["a", "b", "c"]));
+        assert!(deed.covers(3, &mark_of(&listed(&["c", "a", "b"]))), "the order does not matter");
+        assert!(!deed.covers(3, &mark_of(&listed(&["a", "b", "d"]))));
         let mut elsewhere = listed(&["a", "b", "c"]);
         elsewhere[0].pipe = Some("archive".to_owned());
-        assert!(!deed.covers(3, &mark(&elsewhere)), "on another pipe it is another thing to skip");
+        assert!(!deed.covers(3, &mark_of(&elsewhere)), "on another pipe it is another thing to skip");
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Another payload for an error, typed into a page: what nobody touched stays as it is, to the byte.
 
-use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::hash::{DefaultHasher, Hash, Hasher as _};
 use std::sync::Arc;
 
 use axum::extract::State;
@@ -24,11 +24,11 @@ pub(super) fn is_editable(text: &str) -> bool {
     !text.contains(['\r', '\0'])
 }
 
-/// Tells a payload from what it was before. Nobody gains by making two alike. Pure.
-pub(super) fn mark(payload: &[u8]) -> String {
+/// Tells what was shown from what it is by now. Nobody gains by making two alike. Pure.
+pub(super) fn mark<T: Hash>(shown: &[T]) -> String {
     let mut hasher = DefaultHasher::new();
-    payload.hash(&mut hasher);
-    format!("{}-{:016x}", payload.len(), hasher.finish())
+    shown.hash(&mut hasher);
+    format!("{}-{:016x}", shown.len(), hasher.finish())
 }
 
 fn page_of(sink: &str, id: &str) -> String {

@@ -15,12 +15,6 @@ use crate::http::Shared;
 use crate::ops;
 use crate::ops::pipes::PipesAnswer;
 
-impl Queues {
-    fn change(&self, source: &str, queue: &str) -> Option<&f64> {
-        self.changes.get(&(source.to_owned(), queue.to_owned()))
-    }
-}
-
 #[derive(Template)]
 #[template(path = "queues.html")]
 struct Queues {
@@ -30,6 +24,12 @@ struct Queues {
     changes: BTreeMap<(String, String), f64>,
     instances: Vec<Instance>,
     remarks: Vec<String>,
+}
+
+impl Queues {
+    fn change(&self, source: &str, queue: &str) -> Option<&f64> {
+        self.changes.get(&(source.to_owned(), queue.to_owned()))
+    }
 }
 
 /// A process that runs pipes.
@@ -73,6 +73,7 @@ pub(super) fn by_instance(shown: &PipesAnswer) -> Vec<Instance> {
             of.delivered += told.delivered;
             of.failed += told.failed;
             of.in_flight += told.in_flight;
+            of.is_offline &= told.offline;
             of.pipes.push((pipe.pipe.clone(), told.state.clone()));
         }
     }

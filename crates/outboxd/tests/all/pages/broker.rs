@@ -49,6 +49,9 @@ async fn d8_e5_queues_and_dead_letters_are_seen_returned_and_discarded() {
     scene.press("Retry 1 dead letter").await;
     scene.sees("Retried 1 of 1.").await;
     scene.until("/queues", "dead letters\t0").await;
+    // Two counts a few seconds apart make a rate: of what lies in a queue, and of what an instance delivers.
+    scene.until("/queues", "steady").await;
+    scene.sees("/s").await;
     scene.until(&format!("/messages/orders/{}", ids[1]), "processed").await;
     scene.end();
 }
