@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use crate::message::Message;
 use crate::policy::{Order, Verdict};
 use crate::ready::{Group, Ready};
-use crate::source::Claim;
+use crate::source::{Claim, Lease};
 
 /// A place in the lineup: which claim, which message of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,6 +25,15 @@ pub(crate) struct Ticket {
 pub(crate) struct Batch {
     pub(crate) tickets: Vec<Ticket>,
     pub(crate) messages: Vec<Message>,
+    /// Of the claims that were in the pipe when it was made, the lease that ends first.
+    lease: Option<Lease>,
+}
+
+impl Batch {
+    /// Whether it may have become somebody else's before anybody began to deliver it.
+    pub(crate) fn is_expired(&self) -> bool {
+        self.lease.as_ref().is_some_and(Lease::is_expired)
+    }
 }
 
 /// A claim of which every message is decided.
@@ -161,7 +170,9 @@ impl Lineup {
             messages.extend(self.slot(*ticket).and_then(|open| open.messages[ticket.index].take()));
         }
         debug_assert_eq!(messages.len(), tickets.len(), "a ticket is ready once");
-        Some(Batch { tickets, messages })
+        let leases = self.open.iter().filter_map(|open| open.claim.lease());
+        let lease = leases.min_by_key(|lease| lease.expires_at()).cloned();
+        Some(Batch { tickets, messages, lease })
     }
 
     /// Writes down the verdict on a message that was out, and lets the next of its key go or stay.

@@ -17,9 +17,13 @@ const SEEN: &str = "
     insert into outbox.relays (cursor, owner) values ($1, $2)
     on conflict (cursor, owner) do update set seen_at = clock_timestamp()";
 
+/// One that is late and says so right now is not forgotten; two that waited for each other's rows would be a deadlock.
 const FORGET: &str = "
     delete from outbox.relays
-    where cursor = $1 and seen_at < clock_timestamp() - $2::bigint * interval '1 millisecond'";
+    where cursor = $1 and owner in (
+        select owner from outbox.relays
+        where cursor = $1 and seen_at < clock_timestamp() - $2::bigint * interval '1 millisecond'
+        for update skip locked)";
 
 const COUNT: &str = "
     select count(*) as relays, count(*) filter (where owner < $2) as before from outbox.relays where cursor = $1";

@@ -57,10 +57,9 @@ impl Decode<'_, Postgres> for At {
 /// The message of a row that has the columns of `outbox.messages`, with headers as text.
 pub(super) fn message(row: &PgRow) -> sqlx::Result<Message> {
     let payload: Vec<u8> = row.try_get("payload")?;
-    let mut message = Message::new(row.try_get::<String, _>("type")?, payload)
-        .id(row.try_get::<Uuid, _>("id")?)
-        .content_type(row.try_get::<String, _>("content_type")?)
-        .occurred_at(row.try_get::<At, _>("occurred_at")?.0);
+    let (id, kind): (Uuid, String) = (row.try_get("id")?, row.try_get("type")?);
+    let mut message = Message::known(id, kind, payload, row.try_get::<At, _>("occurred_at")?.0)
+        .content_type(row.try_get::<String, _>("content_type")?);
     message.key = row.try_get("key")?;
     message.headers = headers_from_json(row.try_get("headers")?).unwrap_or_default();
     message.attempts = u32::try_from(row.try_get::<i32, _>("attempts")?).unwrap_or(0);

@@ -40,6 +40,10 @@ pub(super) fn classify_in(file: &str, error: sqlx::Error) -> Error {
         sqlx::Error::PoolClosed | sqlx::Error::WorkerCrashed | sqlx::Error::Io(_) => {
             (ErrorKind::Unreachable, format!("the connection to {file} is gone"))
         }
+        // It was rolled back behind the back of the driver: on another connection it goes on.
+        sqlx::Error::InvalidSavePointStatement => {
+            (ErrorKind::Unreachable, format!("a connection to {file} has lost its transaction"))
+        }
         sqlx::Error::Configuration(_) => (ErrorKind::Config, format!("{file} cannot be opened like this")),
         _ => (ErrorKind::Unexpected, format!("{file} answered something unexpected")),
     };

@@ -27,7 +27,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous};
-use sqlx::{QueryBuilder, Sqlite, SqliteConnection, SqlitePool};
+use sqlx::{Connection as _, QueryBuilder, Sqlite, SqliteConnection, SqlitePool};
 use tokio::time::Instant;
 
 pub use inbox::Inbox;
@@ -65,7 +65,11 @@ impl Outbox {
     pub async fn connect(url: &str) -> Result<Self> {
         let options = options(url)?;
         let file = options.get_filename().display().to_string();
-        let pool = SqlitePoolOptions::new().max_connections(8);
+        // After some failures, such as that of a disk, SQLite rolls back by itself; the driver does not notice, and would
+        // never begin another transaction on that connection.
+        let pool = SqlitePoolOptions::new()
+            .max_connections(8)
+            .before_acquire(|connection, _| Box::pin(async move { Ok(!connection.is_in_transaction()) }));
         let give_up_at = Instant::now() + BUSY_TIMEOUT;
         loop {
             let error = match pool.clone().connect_with(options.clone()).await {

@@ -145,14 +145,14 @@ fn with_keys(keys: &[&str]) -> QueryBuilder<Sqlite> {
 /// Text is read as bytes, because a writer in another language may have put in anything, and one odd row must
 /// not stop all that come after it. The trigger keeps out what could not be read at all.
 pub(super) fn message(row: &SqliteRow) -> sqlx::Result<Message> {
-    let mut message = Message::new(text(row, "type")?, Bytes::from(row.try_get::<Vec<u8>, _>("payload")?));
-    message = message.id(text(row, "id")?).content_type(text(row, "content_type")?);
+    let payload = Bytes::from(row.try_get::<Vec<u8>, _>("payload")?);
+    let mut message = Message::known(text(row, "id")?, text(row, "type")?, payload, occurred_at(row)?)
+        .content_type(text(row, "content_type")?);
     message.key = optional_text(row, "key")?;
     message.headers = headers_from_json(&text(row, "headers")?).unwrap_or_else(|| {
         tracing::warn!(id = %message.id, "the headers are not a JSON object; the message goes without them");
         Headers::new()
     });
-    message.occurred_at = occurred_at(row)?;
     Ok(message)
 }
 

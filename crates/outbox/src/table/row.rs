@@ -78,12 +78,13 @@ fn message(layout: &Layout, payload: Option<Vec<u8>>, cells: &[Option<String>]) 
     };
     let payload = payload
         .ok_or_else(|| unfit(format_args!("the row has no payload ('{}' is null)", mapping.payload)))?;
-    let mut message = Message::new(kind, payload).id(text(cell::ID).unwrap_or_default());
+    let written = text(cell::OCCURRED).and_then(|text| text.parse::<i64>().ok());
+    let occurred_at = written.map_or_else(Timestamp::now, |micros| {
+        Timestamp::from_microsecond(micros).unwrap_or(Timestamp::UNIX_EPOCH)
+    });
+    let mut message = Message::known(text(cell::ID).unwrap_or_default(), kind, payload, occurred_at);
     if let Some(content_type) = origin(&mapping.content_type, cell::CONTENT_TYPE)? {
         message = message.content_type(content_type);
-    }
-    if let Some(micros) = text(cell::OCCURRED).and_then(|text| text.parse::<i64>().ok()) {
-        message = message.occurred_at(Timestamp::from_microsecond(micros).unwrap_or(Timestamp::UNIX_EPOCH));
     }
     message.key = text(cell::KEY).map(str::to_owned);
     if let Some(of) = &mapping.headers

@@ -9,6 +9,7 @@ use outbox::conformance::source::SourceFixture;
 use outbox::memory::Recorder;
 use outbox::postgres::Outbox;
 use outbox::{Message, Pipe, Result, Source};
+use sqlx::postgres::PgPoolOptions;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
@@ -96,6 +97,54 @@ async fn lanes_are_shared_fairly_with_no_double_owner_and_change_hands_cleanly()
     assert_once_and_in_order(&sink.wait_for(1200).await, 1200);
     two.stop().await;
     assert!(owners(&log.outbox).await.iter().all(Option::is_none), "nothing stays claimed");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_claim_of_a_lane_goes_by_index_however_long_the_log_is() {
+    let Some(log) = Log::new().await else { return };
+    let fill = "insert into outbox.messages (type, key, payload)
+                select 't', 'k' || n % 1000, '' from generate_series(1, 100000) as n";
+    sqlx::query(fill).execute(log.outbox.pool()).await.unwrap();
+    sqlx::query("analyze outbox.messages").execute(log.outbox.pool()).await.unwrap();
+    let version: i32 = sqlx::query_scalar("select current_setting('server_version_num')::int")
+        .fetch_one(log.outbox.pool())
+        .await
+        .unwrap();
+    if version < 150_000 {
+        return testbed::skip("this needs PostgreSQL 15, which can be asked at once what was looked at");
+    }
+    // One connection for all: it alone knows what it has looked at.
+    let pool = PgPoolOptions::new().max_connections(1).connect(log.database.url()).await.unwrap();
+    let one_by_one = async || {
+        sqlx::query("select pg_stat_force_next_flush()").execute(&pool).await.unwrap();
+        let read = "select seq_tup_read from pg_stat_user_tables where relid = 'outbox.messages'::regclass";
+        sqlx::query_scalar::<_, i64>(read).fetch_one(&pool).await.unwrap()
+    };
+    let before = one_by_one().await;
+    let sink = Recorder::new();
+    let relay = Relay::start(&Outbox::new(pool.clone()), "one", LANES, &sink);
+    sink.wait_for(2_000).await;
+    relay.stop().await;
+    assert!(one_by_one().await - before < 100_000, "no claim looks through the whole log");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_relay_that_is_late_and_says_so_right_now_keeps_nobody_waiting() {
+    let Some(log) = Log::new().await else { return };
+    let late =
+        "insert into outbox.relays (cursor, owner, seen_at) values ('c', 'late', now() - interval '1 hour')";
+    sqlx::query(late).execute(log.outbox.pool()).await.unwrap();
+    let mut saying = log.outbox.pool().begin().await.unwrap();
+    sqlx::query("update outbox.relays set seen_at = now()").execute(&mut *saying).await.unwrap();
+    log.enqueue(batch(0)).await;
+    let sink = Recorder::new();
+    let relay = Relay::start(&log.outbox, "one", LANES, &sink);
+    // As late as it is, it counts until it is forgotten, so half of the lanes wait for it.
+    until_shared(&log.outbox, &[("one", 2)]).await;
+    saying.commit().await.unwrap();
+    until_shared(&log.outbox, &[("one", 4)]).await;
+    sink.wait_for(200).await;
+    relay.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

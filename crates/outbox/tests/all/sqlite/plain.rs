@@ -190,3 +190,18 @@ async fn a_full_disk_is_temporary_and_leaves_everything_as_it_was() {
     cursor.settle(&claim, &[Verdict::Done, Verdict::Done]).await.unwrap();
     assert_eq!(drain(&cursor).await, ["a2"]);
 }
+
+/// As SQLite does it by itself after a failure of the disk.
+#[tokio::test]
+async fn a_transaction_that_the_database_has_rolled_back_by_itself_spoils_no_connection() {
+    let fresh = Fresh::new().await;
+    let pool = fresh.outbox.pool();
+    for round in 0..10 {
+        let mut tx =
+            pool.begin_with("BEGIN IMMEDIATE").await.unwrap_or_else(|error| panic!("{round}: {error}"));
+        sqlx::raw_sql("ROLLBACK").execute(&mut *tx).await.unwrap();
+        assert!(tx.commit().await.is_err(), "there is nothing to commit");
+    }
+    fresh.write("a", 0..3).await;
+    assert_eq!(drain(&fresh.outbox.cursor("relay")).await, ["a0", "a1", "a2"]);
+}
