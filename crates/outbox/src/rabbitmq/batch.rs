@@ -10,6 +10,7 @@ use crate::sink::{Cause, Outcome, code};
 /// The messages of one call to `deliver`.
 pub(super) struct Batch<'a> {
     entries: Vec<Entry<'a>>,
+    config: &'a ExchangeConfig,
 }
 
 struct Entry<'a> {
@@ -18,25 +19,25 @@ struct Entry<'a> {
 }
 
 enum State {
-    /// Not known to have arrived anywhere.
-    Open(Box<Envelope>),
-    /// Answered by the broker, with the routing key that it had.
-    Answered(Fate, String),
+    /// Not known to have arrived anywhere. The envelope goes with the message; one that is sent again gets another.
+    Open(Option<Box<Envelope>>),
+    /// Answered by the broker.
+    Answered(Fate),
     /// Decided.
     Outcome(Outcome),
 }
 
 impl<'a> Batch<'a> {
     /// Puts every message in its envelope; those that cannot have one are decided already.
-    pub(super) fn new(messages: &'a [Message], config: &ExchangeConfig) -> Self {
+    pub(super) fn new(messages: &'a [Message], config: &'a ExchangeConfig) -> Self {
         let entries = messages.iter().map(|message| {
             let state = match Envelope::new(message, config) {
-                Ok(envelope) => State::Open(Box::new(envelope)),
+                Ok(envelope) => State::Open(Some(Box::new(envelope))),
                 Err(outcome) => State::Outcome(outcome),
             };
             Entry { message, state }
         });
-        Self { entries: entries.collect() }
+        Self { entries: entries.collect(), config }
     }
 
     /// The positions of the messages that are to be sent.
@@ -48,7 +49,7 @@ impl<'a> Batch<'a> {
     /// Refuses what has more headers than fit in a frame: the broker would close the connection for it.
     pub(super) fn fit(&mut self, frame_max: usize) {
         for entry in &mut self.entries {
-            if let State::Open(envelope) = &entry.state
+            if let State::Open(Some(envelope)) = &entry.state
                 && envelope.weight > frame_max
             {
                 let detail = format!("the headers take {} bytes, a frame {frame_max}", envelope.weight);
@@ -63,21 +64,21 @@ impl<'a> Batch<'a> {
     }
 
     /// A message that is to be sent, ready to be sent.
-    pub(super) fn parcel(&self, at: usize) -> Option<Parcel<'_>> {
-        let entry = &self.entries[at];
-        match &entry.state {
-            State::Open(envelope) => Some(Parcel { envelope, payload: &entry.message.payload }),
-            State::Answered(..) | State::Outcome(_) => None,
-        }
+    pub(super) fn parcel(&mut self, at: usize) -> Option<Parcel<'a>> {
+        let entry = &mut self.entries[at];
+        let envelope = match &mut entry.state {
+            State::Open(envelope) => envelope.take().map(|envelope| *envelope),
+            State::Answered(_) | State::Outcome(_) => return None,
+        };
+        let envelope = envelope.or_else(|| Envelope::new(entry.message, self.config).ok())?;
+        Some(Parcel { envelope, payload: &entry.message.payload })
     }
 
     /// Notes what the broker answered; what is not known stays open.
     pub(super) fn answer(&mut self, at: usize, fate: Fate) {
         let entry = &mut self.entries[at];
-        if let State::Open(envelope) = &entry.state
-            && fate != Fate::Unknown
-        {
-            entry.state = State::Answered(fate, envelope.routing_key.to_string());
+        if matches!(entry.state, State::Open(_)) && fate != Fate::Unknown {
+            entry.state = State::Answered(fate);
         }
     }
 
@@ -92,22 +93,25 @@ impl<'a> Batch<'a> {
     /// destination is at fault; when it takes some, the others are refused one by one and tried again.
     pub(super) fn finish(self, place: &str, cause: Option<Cause>) -> Vec<Outcome> {
         let takes_some =
-            self.entries.iter().any(|entry| matches!(entry.state, State::Answered(Fate::Delivered, _)));
+            self.entries.iter().any(|entry| matches!(entry.state, State::Answered(Fate::Delivered)));
         let cause = cause.unwrap_or_else(|| Cause::new(code::UNREACHABLE, format!("{place}: no answer")));
-        let outcome = |entry: Entry<'_>| match entry.state {
+        let key = |message: &'a Message| self.config.routing_key.render(message).unwrap_or_default();
+        let outcome = |entry: Entry<'a>| match entry.state {
             State::Outcome(outcome) => outcome,
-            State::Answered(Fate::Delivered, _) => Outcome::Delivered,
-            State::Answered(Fate::Unroutable, key) => Outcome::rejected(Cause::new(
-                code::NO_ROUTE,
-                format!("{place}: no queue is bound for the routing key '{key}'"),
-            )),
-            State::Answered(Fate::Nacked, key) => {
+            State::Answered(Fate::Delivered) => Outcome::Delivered,
+            State::Answered(Fate::Unroutable) => {
+                let key = key(entry.message);
+                let detail = format!("{place}: no queue is bound for the routing key '{key}'");
+                Outcome::rejected(Cause::new(code::NO_ROUTE, detail))
+            }
+            State::Answered(Fate::Nacked) => {
+                let key = key(entry.message);
                 let detail =
                     format!("{place}: a queue for the routing key '{key}' refuses it; it may be full");
                 let cause = Cause::new(code::REFUSED, detail);
                 if takes_some { Outcome::rejected(cause) } else { Outcome::Unavailable(cause) }
             }
-            State::Answered(Fate::Unknown, _) | State::Open(_) => Outcome::Unavailable(cause.clone()),
+            State::Answered(Fate::Unknown) | State::Open(_) => Outcome::Unavailable(cause.clone()),
         };
         self.entries.into_iter().map(outcome).collect()
     }
@@ -119,7 +123,8 @@ mod tests {
 
     fn finished(fates: &[Fate]) -> Vec<&'static str> {
         let messages: Vec<Message> = fates.iter().map(|_| Message::new("a", "")).collect();
-        let mut batch = Batch::new(&messages, &ExchangeConfig::new("x"));
+        let config = ExchangeConfig::new("x");
+        let mut batch = Batch::new(&messages, &config);
         for (at, fate) in fates.iter().enumerate() {
             batch.answer(at, *fate);
         }

@@ -11,6 +11,8 @@
 //! - When some confirms are missing (the channel closed, time ran out), a return may be left in the queue. Its
 //!   message, if acknowledged, was handed somebody else's return: had the queue been empty at its confirm, its
 //!   own would have been handed out before. So an acknowledgement that bears a stranger proves nothing then.
+//!
+//! That holds only if whoever reads confirms drops none that has come.
 
 use std::collections::HashSet;
 
@@ -47,9 +49,10 @@ pub(super) fn read(ids: &[&str], receipts: &[Receipt]) -> Vec<Fate> {
             Receipt::None => None,
         })
         .collect();
-    let ours: HashSet<&str> = ids.iter().copied().collect();
     // A return that is none of ours cannot be; if it is, trust no acknowledgement that bears one.
-    let is_complete = receipts.iter().all(|receipt| *receipt != Receipt::None) && returned.is_subset(&ours);
+    let are_ours = || returned.is_subset(&ids.iter().copied().collect());
+    let is_complete =
+        receipts.iter().all(|receipt| *receipt != Receipt::None) && (returned.is_empty() || are_ours());
     ids.iter()
         .zip(receipts)
         .map(|(id, receipt)| match receipt {

@@ -1,5 +1,7 @@
 //! A message as AMQP 0-9-1 carries it: routing key, properties and headers. The body is the payload itself.
 
+use std::borrow::Cow;
+
 use lapin::BasicProperties;
 use lapin::types::{AMQPValue, FieldTable, LongString, ShortString};
 
@@ -17,8 +19,11 @@ const CLOUD_EVENTS: &str = "cloudEvents_";
 /// Written to disk before it is confirmed.
 const PERSISTENT: u8 = 2;
 
+/// What the properties take besides their texts; more than that.
+const OVERHEAD: usize = 64;
+
 /// Everything about a message but its body.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct Envelope {
     pub(super) routing_key: ShortString,
     pub(super) properties: BasicProperties,
@@ -35,11 +40,12 @@ impl Envelope {
             return Err(Outcome::defect(Cause::new(code::TOO_LARGE, detail)));
         }
         let key = config.routing_key.render(message).map_err(|error| unfit(error.chain()))?;
-        let routing_key = short("routing key", &key)?;
+        let routing_key = short("routing key", key)?;
         let id = short("id", message.id.as_str())?;
         let kind = short("type", &message.kind)?;
         let content_type = short("content type", &message.content_type)?;
-        let (headers, weight) = headers(message, config)?;
+        let (headers, mut weight) = headers(message, config)?;
+        weight += OVERHEAD + id.as_str().len() + kind.as_str().len() + content_type.as_str().len();
         let mut properties = BasicProperties::default()
             .with_message_id(id)
             .with_type(kind)
@@ -49,44 +55,46 @@ impl Envelope {
             .with_headers(headers);
         // These two are also among the headers, complete; the properties are for those who look only there.
         if let Ok(correlation) = ShortString::try_new(message.correlation_id()) {
+            weight += correlation.as_str().len();
             properties = properties.with_correlation_id(correlation);
         }
         if let Ok(seconds) = u64::try_from(message.occurred_at.as_second()) {
             properties = properties.with_timestamp(seconds);
         }
-        Ok(Self { routing_key, properties, weight: weight + 5 * SHORT })
+        Ok(Self { routing_key, properties, weight })
     }
 }
 
 fn headers(message: &Message, config: &ExchangeConfig) -> Result<(FieldTable, usize), Outcome> {
     let mut table = FieldTable::default();
     let mut weight = 0;
-    let mut insert = |name: ShortString, value: &str| {
+    let mut insert = |name: ShortString, value: Cow<'_, str>| {
         weight += name.as_str().len() + value.len() + 6;
-        table.insert(name, AMQPValue::LongString(LongString::from(value)));
+        table.insert(name, AMQPValue::LongString(LongString::from(value.into_owned())));
     };
     for (name, value) in &message.headers {
         if RESERVED.contains(&name.as_str()) {
             return Err(unfit(format!("RabbitMQ keeps the header '{name}' for itself")));
         }
-        insert(short("name of a header", name)?, value);
+        insert(short("name of a header", name)?, value.into());
     }
     for (name, template) in &config.headers {
         let value = template.render(message).map_err(|error| unfit(error.chain()))?;
-        insert(short("name of a header", name)?, &value);
+        insert(short("name of a header", name)?, value);
     }
     for (name, value) in cloudevents::binary(message, &config.source, CLOUD_EVENTS) {
-        insert(short("name of a header", &name)?, &value);
+        insert(short("name of a header", name)?, value);
     }
-    insert(header::EVENT_ID.into(), message.id.as_str());
-    insert(header::CORRELATION_ID.into(), message.correlation_id());
+    insert(header::EVENT_ID.into(), message.id.as_str().into());
+    insert(header::CORRELATION_ID.into(), message.correlation_id().into());
     Ok((table, weight))
 }
 
-fn short(what: &str, text: &str) -> Result<ShortString, Outcome> {
-    ShortString::try_new(text).map_err(|_| {
-        unfit(format!("the {what} is {} bytes, RabbitMQ takes no more than {SHORT}", text.len()))
-    })
+fn short(what: &str, text: impl Into<String>) -> Result<ShortString, Outcome> {
+    let text = text.into();
+    let length = text.len();
+    ShortString::try_new(text)
+        .map_err(|_| unfit(format!("the {what} is {length} bytes, RabbitMQ takes no more than {SHORT}")))
 }
 
 fn unfit(why: String) -> Outcome {

@@ -37,6 +37,10 @@ mod topology;
 mod work_config;
 mod work_topology;
 
+#[cfg(fuzzing)]
+#[doc(hidden)]
+pub mod fuzz;
+
 pub use config::{ExchangeConfig, ExchangeKind, QueueConfig, QueueKind, Topology};
 pub use dead_queue::DeadQueue;
 pub use error::TOPOLOGY;

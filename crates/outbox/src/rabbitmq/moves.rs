@@ -38,8 +38,8 @@ pub(super) async fn send(
         Err(cause) => return (Vec::new(), Some(into_error(&cause))),
     };
     let parcels: Vec<Parcel<'_>> =
-        moves.iter().map(|it| Parcel { envelope: &it.envelope, payload: &it.payload }).collect();
-    let (receipts, ending) = publish(&channel, &ShortString::default(), &parcels, deadline).await;
+        moves.iter().map(|it| Parcel { envelope: it.envelope.clone(), payload: &it.payload }).collect();
+    let (receipts, ending) = publish(&channel, &ShortString::default(), parcels, deadline).await;
     let id = |it: &Move| it.envelope.properties.message_id().as_ref().map(ToString::to_string);
     let ids: Vec<String> = moves.iter().map(|it| id(it).unwrap_or_default()).collect();
     let ids: Vec<&str> = ids.iter().map(String::as_str).collect();

@@ -1,6 +1,9 @@
 //! Publishes messages on one channel and awaits what the broker answers to each.
 
-use futures_util::future::maybe_done;
+use std::collections::VecDeque;
+use std::pin::Pin;
+
+use futures_util::future::{BoxFuture, FutureExt, MaybeDone, maybe_done};
 use futures_util::poll;
 use lapin::options::BasicPublishOptions;
 use lapin::types::ShortString;
@@ -14,9 +17,8 @@ use super::error::is_telling;
 use crate::failpoint;
 
 /// A message on its way.
-#[derive(Clone, Copy)]
 pub(super) struct Parcel<'a> {
-    pub(super) envelope: &'a Envelope,
+    pub(super) envelope: Envelope,
     pub(super) payload: &'a [u8],
 }
 
@@ -31,12 +33,9 @@ pub(super) enum Ending {
     Broken(lapin::Error),
 }
 
-/// So many bytes are handed to the driver at a time. Were it given a whole batch, what is left of it when the
-/// broker closes the channel would still be sent, and to that the broker answers by closing the connection.
-const WINDOW: usize = 32 * 1024;
-
-/// What a message costs besides its payload, roughly.
-const OVERHEAD: usize = 1024;
+/// No more bytes than these wait in the driver, unless a single message has more. Were it given a whole batch, what is left
+/// of it when the broker closes the channel would still be sent, and to that the broker answers by closing the connection.
+const WINDOW: usize = 64 * 1024;
 
 /// Publishes all parcels in their order, without waiting for one before the next, then awaits every confirm.
 ///
@@ -44,95 +43,169 @@ const OVERHEAD: usize = 1024;
 pub(super) async fn publish(
     channel: &InUse,
     exchange: &ShortString,
-    parcels: &[Parcel<'_>],
+    parcels: Vec<Parcel<'_>>,
     deadline: Instant,
 ) -> (Vec<Receipt>, Ending) {
-    let mut confirms = Vec::with_capacity(parcels.len());
-    let sending = send(channel, exchange, parcels, &mut confirms);
-    let mut trouble = match timeout_at(deadline, sending).await {
+    let mut sent = Sent { receipts: vec![Receipt::None; parcels.len()], ..Sent::default() };
+    let mut trouble = match timeout_at(deadline, sent.send(channel, exchange, parcels)).await {
         Ok(Ok(())) => None,
         Ok(Err(error)) => Some(error),
-        Err(_) => return (receipts(confirms, parcels.len(), deadline).await.0, Ending::TimedOut),
+        Err(_) => {
+            sent.receive(deadline).await;
+            return (sent.receipts, Ending::TimedOut);
+        }
     };
     failpoint::pass("published");
-    let (receipts, error) = receipts(confirms, parcels.len(), deadline).await;
+    sent.receive(deadline).await;
     // The confirms know why the channel was closed; the publish after it knows only that it was.
-    if error.is_some() && !trouble.as_ref().is_some_and(is_telling) {
-        trouble = error;
+    if sent.trouble.is_some() && !trouble.as_ref().is_some_and(is_telling) {
+        trouble = sent.trouble;
     }
     let ending = match trouble {
         Some(error) => Ending::Broken(error),
-        None if receipts.contains(&Receipt::None) => Ending::TimedOut,
+        None if sent.receipts.contains(&Receipt::None) => Ending::TimedOut,
         None => Ending::Complete,
     };
-    (receipts, ending)
+    (sent.receipts, ending)
 }
 
-async fn send(
-    channel: &Channel,
-    exchange: &ShortString,
-    parcels: &[Parcel<'_>],
-    confirms: &mut Vec<PublisherConfirm>,
-) -> lapin::Result<()> {
-    let options = BasicPublishOptions { mandatory: true, immediate: false };
-    let mut rest = parcels;
-    while !rest.is_empty() {
-        let (window, later) = rest.split_at(window(rest));
-        let mut writes = Vec::with_capacity(window.len());
-        for Parcel { envelope, payload } in window {
-            let (key, properties) = (envelope.routing_key.clone(), envelope.properties.clone());
-            let write = channel.basic_publish(exchange.clone(), key, options, payload, properties);
-            let mut write = Box::pin(maybe_done(write));
-            // The first poll queues the frames, so the order of these polls is the order on the wire.
-            let _ = poll!(write.as_mut());
-            writes.push(write);
-        }
-        for mut write in writes {
-            write.as_mut().await;
-            if let Some(written) = write.as_mut().take_output() {
-                confirms.push(written?);
-            }
-        }
-        rest = later;
-    }
-    Ok(())
-}
+/// A message that is being written.
+type Write<'a> = MaybeDone<BoxFuture<'a, lapin::Result<PublisherConfirm>>>;
 
-/// How many of the parcels are handed over together, at least one.
-fn window(parcels: &[Parcel<'_>]) -> usize {
-    let mut bytes = 0;
-    let fitting = parcels.iter().take_while(|parcel| {
-        bytes += parcel.payload.len() + OVERHEAD;
-        bytes <= WINDOW
-    });
-    fitting.count().max(1)
-}
-
-/// Awaits every confirm, also after one has failed: each may bring a message that came back.
-async fn receipts(
+/// How far a batch is. Messages are written in their order, so those that are written come before those that are not.
+#[derive(Default)]
+struct Sent<'a> {
+    /// Of every message.
+    receipts: Vec<Receipt>,
+    /// Of the first ones, whose receipts are to come.
     confirms: Vec<PublisherConfirm>,
-    count: usize,
-    deadline: Instant,
-) -> (Vec<Receipt>, Option<lapin::Error>) {
-    let mut receipts = Vec::with_capacity(count);
-    let mut trouble: Option<lapin::Error> = None;
-    for confirm in confirms {
-        let receipt = match timeout_at(deadline, confirm).await {
-            Ok(Ok(Confirmation::Ack(returned))) => Receipt::Ack(returned.map(id)),
-            Ok(Ok(Confirmation::Nack(returned))) => Receipt::Nack(returned.map(id)),
-            // Confirms are always asked for; without them nothing is known.
-            Ok(Ok(Confirmation::NotRequested)) | Err(_) => Receipt::None,
-            Ok(Err(error)) => {
-                if !trouble.as_ref().is_some_and(is_telling) {
-                    trouble = Some(error);
-                }
-                Receipt::None
+    /// Of the next ones, with their bytes.
+    writes: VecDeque<(usize, Write<'a>)>,
+    trouble: Option<lapin::Error>,
+}
+
+impl<'a> Sent<'a> {
+    async fn send(
+        &mut self,
+        channel: &'a Channel,
+        exchange: &ShortString,
+        parcels: Vec<Parcel<'a>>,
+    ) -> lapin::Result<()> {
+        let options = BasicPublishOptions { mandatory: true, immediate: false };
+        let mut parcels = parcels.into_iter().peekable();
+        let mut waiting = 0;
+        while parcels.peek().is_some() || !self.writes.is_empty() {
+            while let Some(parcel) =
+                parcels.next_if(|parcel| waiting == 0 || waiting + weight(parcel) <= WINDOW)
+            {
+                let bytes = weight(&parcel);
+                let Envelope { routing_key, properties, .. } = parcel.envelope;
+                let write =
+                    channel.basic_publish(exchange.clone(), routing_key, options, parcel.payload, properties);
+                let mut write = maybe_done(write.boxed());
+                // The first poll queues the frames, so the order of these polls is the order on the wire.
+                let _ = poll!(&mut write);
+                self.writes.push_back((bytes, write));
+                waiting += bytes;
             }
-        };
-        receipts.push(receipt);
+            // Until half of them are gone and the next one fits, so that the driver is never idle. The last of that half
+            // first: by then the others are written, and need not be waited for one by one.
+            let most = parcels.peek().map_or(0, |next| WINDOW.saturating_sub(weight(next)).min(WINDOW / 2));
+            let mut leaving = 0;
+            while waiting > most && leaving < self.writes.len() {
+                waiting -= self.writes[leaving].0;
+                leaving += 1;
+            }
+            if let Some((_, last)) = leaving.checked_sub(1).and_then(|at| self.writes.get_mut(at)) {
+                last.await;
+            }
+            for _ in 0..leaving {
+                self.written().await?;
+            }
+        }
+        Ok(())
     }
-    receipts.resize(count, Receipt::None);
-    (receipts, trouble)
+
+    /// Takes the confirm of the first write; it stays where it is until it has one.
+    async fn written(&mut self) -> lapin::Result<()> {
+        if let Some((_, write)) = self.writes.front_mut() {
+            (&mut *write).await;
+            let confirm = Pin::new(write).take_output();
+            self.writes.pop_front();
+            self.confirms.extend(confirm.transpose()?);
+        }
+        Ok(())
+    }
+
+    /// Awaits every confirm, also after one has failed: each may bring a message that came back.
+    async fn receive(&mut self, deadline: Instant) {
+        let mut pending: Vec<usize> = (0..self.confirms.len()).collect();
+        let in_time = timeout_at(deadline, async {
+            // The last first: the others have mostly come by then, and need not be waited for one by one.
+            while let Some(at) = pending.last() {
+                let answer = (&mut self.confirms[*at]).await;
+                self.receipts[*at] = receipt(answer, &mut self.trouble);
+                pending.pop();
+            }
+        });
+        let is_late = in_time.await.is_err();
+        if is_late || !self.writes.is_empty() {
+            self.receive_what_came(pending);
+        }
+    }
+
+    /// One that is late keeps nobody from knowing what has come: but the driver goes on meanwhile, and hands a message
+    /// that came back to whichever confirm completes next. That one completes before the confirm of the message, so it
+    /// has completed when all are looked at once more; then only what came back counts.
+    fn receive_what_came(&mut self, mut pending: Vec<usize>) {
+        pending.retain(|at| match (&mut self.confirms[*at]).now_or_never() {
+            Some(answer) => {
+                self.receipts[*at] = receipt(answer, &mut self.trouble);
+                false
+            }
+            None => true,
+        });
+        for at in pending {
+            let answer = (&mut self.confirms[at]).now_or_never();
+            self.receipts[at] = came_back(answer.and_then(Result::ok));
+        }
+        // What was not written when time ran out may have been since.
+        for (at, (_, write)) in (self.confirms.len()..).zip(&mut self.writes) {
+            let written = write.now_or_never().and_then(|()| Pin::new(write).take_output());
+            let confirm = written.and_then(Result::ok);
+            let answer = confirm.and_then(FutureExt::now_or_never);
+            self.receipts[at] = came_back(answer.and_then(Result::ok));
+        }
+    }
+}
+
+/// About how many bytes a message has on the wire.
+fn weight(parcel: &Parcel<'_>) -> usize {
+    parcel.envelope.weight + parcel.payload.len()
+}
+
+/// A receipt that is trusted only for the message that came along.
+fn came_back(answer: Option<Confirmation>) -> Receipt {
+    match answer {
+        Some(Confirmation::Ack(Some(returned))) => Receipt::Ack(Some(id(returned))),
+        Some(Confirmation::Nack(returned)) => Receipt::Nack(returned.map(id)),
+        _ => Receipt::None,
+    }
+}
+
+fn receipt(answer: lapin::Result<Confirmation>, trouble: &mut Option<lapin::Error>) -> Receipt {
+    match answer {
+        Ok(Confirmation::Ack(returned)) => Receipt::Ack(returned.map(id)),
+        Ok(Confirmation::Nack(returned)) => Receipt::Nack(returned.map(id)),
+        // Confirms are always asked for; without them nothing is known.
+        Ok(Confirmation::NotRequested) => Receipt::None,
+        Err(error) => {
+            if !trouble.as_ref().is_some_and(is_telling) {
+                *trouble = Some(error);
+            }
+            Receipt::None
+        }
+    }
 }
 
 fn id(returned: lapin::message::BasicReturnMessage) -> String {

@@ -144,8 +144,9 @@ impl Exchange {
                 }
             },
         };
-        let parcels: Vec<Parcel<'_>> = which.iter().filter_map(|at| batch.parcel(*at)).collect();
-        let (receipts, ending) = publish(&channel, &self.name, &parcels, deadline).await;
+        let parcels = which.iter().filter_map(|at| Some((*at, batch.parcel(*at)?)));
+        let (which, parcels): (Vec<usize>, Vec<Parcel<'_>>) = parcels.unzip();
+        let (receipts, ending) = publish(&channel, &self.name, parcels, deadline).await;
         let ids: Vec<&str> = which.iter().map(|at| batch.id(*at)).collect();
         for (at, fate) in which.iter().zip(confirm::read(&ids, &receipts)) {
             batch.answer(*at, fate);

@@ -1,7 +1,6 @@
 //! The exchange as a sink, against a real RabbitMQ. What arrived is always read back from the queue.
 
 mod conformance;
-mod measure;
 mod neighbours;
 mod outage;
 mod queue;
