@@ -202,7 +202,7 @@ pub fn parse(event: &[u8]) -> Result<(Message, String)> {
     for (name, value) in &members {
         headers.insert(header_of(name).to_owned(), plain(name, value)?);
     }
-    let mut message = Message::new(kind, payload).id(id).content_type(content_type).occurred_at(occurred_at);
+    let mut message = Message::known(id, kind, payload, occurred_at).content_type(content_type);
     message.key = key;
     message.headers = headers;
     Ok((message, source))

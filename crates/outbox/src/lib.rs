@@ -134,6 +134,10 @@ mod together;
 mod view;
 mod watch;
 
+#[cfg(all(fuzzing, feature = "postgres"))]
+#[doc(hidden)]
+pub mod fuzz;
+
 pub use error::{Error, ErrorKind, Result};
 pub use finding::{Finding, Level};
 #[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite"))]

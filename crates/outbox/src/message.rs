@@ -175,14 +175,24 @@ pub struct Message {
 impl Message {
     /// A message of type `kind` with these bytes as its payload.
     pub fn new(kind: impl Into<String>, payload: impl Into<Bytes>) -> Self {
+        Self::known(MessageId::new(), kind, payload, Timestamp::now())
+    }
+
+    /// One that was written before, so that it has its id and its time: to make others costs calls to the system.
+    pub(crate) fn known(
+        id: impl Into<MessageId>,
+        kind: impl Into<String>,
+        payload: impl Into<Bytes>,
+        occurred_at: Timestamp,
+    ) -> Self {
         Self {
-            id: MessageId::new(),
+            id: id.into(),
             kind: kind.into(),
             key: None,
             payload: payload.into(),
             content_type: "application/octet-stream".to_owned(),
             headers: Headers::new(),
-            occurred_at: Timestamp::now(),
+            occurred_at,
             attempts: 0,
         }
     }

@@ -5,13 +5,17 @@
 //! `lineup.rs`; here is only what happens when.
 
 use std::future::pending;
+use std::panic::resume_unwind;
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt, StreamExt};
+use tokio::task::JoinError;
 use tokio::time::{Instant, sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::AbortOnDropHandle;
+use tracing::Instrument as _;
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::failpoint;
@@ -27,6 +31,9 @@ use crate::watch::Judged;
 /// How long a source that fails is left alone.
 const SOURCE_BACKOFF: Backoff = Backoff { first: Duration::from_millis(100), most: Duration::from_secs(10) };
 
+/// How long a stop waits for the last settle, and for deliveries that it has ended.
+const END_LIMIT: Duration = Duration::from_secs(1);
+
 /// How long a stop waits for the source to be closed.
 const CLOSE_LIMIT: Duration = Duration::from_secs(5);
 
@@ -38,7 +45,10 @@ impl Pipe {
     pub async fn run(self, stop: CancellationToken) -> Result<()> {
         let source = self.source.clone();
         let (name, stats) = (self.name.clone(), self.stats.clone());
-        let result = Run::new(self).go(stop).await;
+        let mut run = Run::new(self);
+        let result = run.go(stop).await;
+        // Nothing may go on behind the back of whoever has the claims next.
+        run.end().await;
         failpoint::pass("closing");
         // Also after an error: whatever is held should not wait for a lease to run out.
         let closed = tokio::time::timeout(CLOSE_LIMIT, source.close()).await;
@@ -53,6 +63,9 @@ impl Pipe {
     }
 }
 
+/// Why claims are given up.
+const LEASE_OVER: &str = "the lease ran out before everything was delivered";
+
 /// What the intake brought.
 enum Intake {
     /// The result of claim number `.0`.
@@ -65,7 +78,8 @@ enum Intake {
 struct Delivery {
     era: u64,
     batch: Batch,
-    outcomes: Vec<Outcome>,
+    /// None if it was somebody else's before it was begun.
+    outcomes: Option<Vec<Outcome>>,
     took: Duration,
 }
 
@@ -76,7 +90,8 @@ struct Run {
     intake: Option<BoxFuture<'static, Intake>>,
     /// Whether the intake is a claim, which must not be dropped half-way, or just a pause.
     claiming: bool,
-    deliveries: FuturesUnordered<BoxFuture<'static, Delivery>>,
+    /// Each in a task of its own: a batch is put into its envelopes while the next one is read.
+    deliveries: FuturesUnordered<AbortOnDropHandle<Delivery>>,
     settling: Option<BoxFuture<'static, (Decided, Result<()>)>>,
     newest_claim: u64,
     /// Deliveries of an older era belong to claims that were lost; their outcomes mean nothing any more.
@@ -110,11 +125,13 @@ impl Run {
     }
 
     /// The path of a message: claimed, delivered, judged, settled.
-    async fn go(mut self, stop: CancellationToken) -> Result<()> {
+    async fn go(&mut self, stop: CancellationToken) -> Result<()> {
         let mut give_up_at = None;
+        // Told before it has begun: then nothing is claimed.
+        self.stopping = stop.is_cancelled();
         loop {
             if self.lineup.is_expired() {
-                self.abandon("the lease ran out before everything was delivered");
+                self.abandon(LEASE_OVER);
             }
             if self.stopping || self.breaker.probe_at().is_some() {
                 self.lineup.release();
@@ -137,13 +154,14 @@ impl Run {
                     tracing::info!(pipe = self.pipe.name, in_flight = self.lineup.claims(), "stopping: draining");
                 }
                 () = until(give_up_at) => return self.give_up().await,
-                (decided, result) = next(&mut self.settling) => self.on_settled(decided, result)?,
+                // First, so that nothing is claimed for a sink that has just said that it is away.
                 Some(delivery) = self.deliveries.next(), if !self.deliveries.is_empty() => {
-                    failpoint::pass("delivered");
-                    if delivery.era == self.era {
-                        self.judge(delivery);
+                    self.on_delivered(delivery);
+                    while let Some(Some(delivery)) = self.deliveries.next().now_or_never() {
+                        self.on_delivered(delivery);
                     }
                 }
+                (decided, result) = next(&mut self.settling) => self.on_settled(decided, result)?,
                 intake = next(&mut self.intake) => self.on_intake(intake)?,
                 // Nothing else may wake us while the source and the sink are silent.
                 () = until(self.lineup.expires_at()) => {}
@@ -182,15 +200,16 @@ impl Run {
         while self.deliveries.len() < self.pipe.concurrency {
             let Some(batch) = self.lineup.next_batch(self.pipe.batch) else { return };
             let (sink, era) = (self.pipe.sink.clone(), self.era);
-            self.deliveries.push(
-                async move {
-                    failpoint::pass("delivering");
-                    let start = Instant::now();
-                    let outcomes = sink.deliver(&batch.messages).await;
-                    Delivery { era, batch, outcomes, took: start.elapsed() }
-                }
-                .boxed(),
-            );
+            let delivery = async move {
+                failpoint::pass("delivering");
+                let start = Instant::now();
+                let outcomes = match batch.is_expired() {
+                    true => None,
+                    false => Some(sink.deliver(&batch.messages).await),
+                };
+                Delivery { era, batch, outcomes, took: start.elapsed() }
+            };
+            self.deliveries.push(AbortOnDropHandle::new(tokio::spawn(delivery.in_current_span())));
         }
     }
 
@@ -314,8 +333,26 @@ impl Run {
         Ok(())
     }
 
+    fn on_delivered(&mut self, delivery: Result<Delivery, JoinError>) {
+        failpoint::pass("delivered");
+        let delivery = match delivery.map_err(JoinError::try_into_panic) {
+            Ok(delivery) => delivery,
+            // A sink that panics takes its pipe along.
+            Err(Ok(panic)) => resume_unwind(panic),
+            // The runtime is ending, and we with it.
+            Err(Err(_)) => return,
+        };
+        if delivery.era != self.era {
+            return;
+        }
+        match delivery.outcomes {
+            Some(outcomes) => self.judge(&delivery.batch, outcomes, delivery.took),
+            None => self.abandon(LEASE_OVER),
+        }
+    }
+
     /// Turns outcomes into verdicts, and tells the breaker.
-    fn judge(&mut self, Delivery { batch, outcomes, took, .. }: Delivery) {
+    fn judge(&mut self, batch: &Batch, outcomes: Vec<Outcome>, took: Duration) {
         let missing = || Outcome::Unavailable(Cause::new(code::UNREACHABLE, "the sink told no outcome"));
         let mut outcomes = outcomes.into_iter();
         for (ticket, message) in batch.tickets.iter().zip(&batch.messages) {
@@ -382,14 +419,27 @@ impl Run {
     }
 
     /// The time for draining is over: what is out is unknown, so it is released and may come again.
-    async fn give_up(mut self) -> Result<()> {
+    async fn give_up(&mut self) -> Result<()> {
         tracing::warn!(pipe = self.pipe.name, limit = ?self.pipe.drain, "draining took too long; leaving");
-        self.deliveries.clear();
+        self.end_deliveries().await;
         // Closing the source gives back what is not settled; what was decided is worth one more try.
         if let Some(settling) = self.settling.take() {
-            let _ = tokio::time::timeout(Duration::from_secs(1), settling).await;
+            let _ = tokio::time::timeout(END_LIMIT, settling).await;
         }
         Ok(())
+    }
+
+    /// Ends whatever is under way.
+    async fn end(mut self) {
+        (self.intake, self.settling) = (None, None);
+        self.end_deliveries().await;
+    }
+
+    /// A task that is told to end does so at its next step: that is waited for, unless it hangs.
+    async fn end_deliveries(&mut self) {
+        self.deliveries.iter().for_each(AbortOnDropHandle::abort);
+        let ended = async { while self.deliveries.next().await.is_some() {} };
+        let _ = tokio::time::timeout(END_LIMIT, ended).await;
     }
 }
 

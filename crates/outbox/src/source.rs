@@ -201,14 +201,19 @@ impl Claim {
         self.ordered
     }
 
+    /// Until when it is ours, where somebody else may have it after that.
+    pub(crate) fn lease(&self) -> Option<&Lease> {
+        self.lease.as_ref()
+    }
+
     /// When the claim may become somebody else's, as far as is known now.
     pub fn expires_at(&self) -> Option<Instant> {
-        self.lease.as_ref().map(|lease| *lease.0.borrow())
+        self.lease().map(Lease::expires_at)
     }
 
     /// Whether the claim may have become somebody else's.
     pub fn is_expired(&self) -> bool {
-        self.lease.as_ref().is_some_and(Lease::is_expired)
+        self.lease().is_some_and(Lease::is_expired)
     }
 
     /// What the source put in, to be asked for by the source that made the claim.
@@ -243,8 +248,12 @@ impl Lease {
         self.0.send_replace(end);
     }
 
+    pub(crate) fn expires_at(&self) -> Instant {
+        *self.0.borrow()
+    }
+
     /// Whether the end has passed.
     pub fn is_expired(&self) -> bool {
-        Instant::now() >= *self.0.borrow()
+        Instant::now() >= self.expires_at()
     }
 }

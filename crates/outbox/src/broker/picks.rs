@@ -182,7 +182,7 @@ mod raw {
                 Tracks::default()
             });
             // The payload is looked into only where a pick asks for it, and not if it is too large to be read.
-            let body = Message::new("", self.payload.clone());
+            let body = Message::known("", "", self.payload.clone(), Timestamp::UNIX_EPOCH);
             let view = View::new(&body);
             let mut pick = |what: &'static str, picks: &[Pick]| {
                 let (found, unread) = self.pick(what, picks, &view, &content, &destination);
@@ -203,10 +203,10 @@ mod raw {
             let kind = kind.unwrap_or_else(|| destination.clone());
             let kind = kind.strip_prefix(URN).map_or_else(|| kind.clone(), str::to_owned);
             let at = self.attribute("time").and_then(|time| time.parse().ok()).or(self.at);
-            let mut message = Message::new(kind, self.payload.clone()).id(id);
+            let at = at.unwrap_or_else(Timestamp::now);
+            let mut message = Message::known(id, kind, self.payload.clone(), at);
             message.key = key;
             message.content_type = self.content_type.unwrap_or("application/octet-stream").to_owned();
-            message.occurred_at = at.unwrap_or_else(Timestamp::now);
             message.attempts = tracks.attempts;
             message.headers = self.own_headers(message.id.as_str(), correlation);
             Read { message, tracks, destination, defect }

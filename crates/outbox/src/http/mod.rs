@@ -12,6 +12,10 @@ mod sign;
 mod sink;
 mod tls;
 
+#[cfg(fuzzing)]
+#[doc(hidden)]
+pub mod fuzz;
+
 #[doc(hidden)]
 pub use client::client;
 pub use config::EndpointConfig;

@@ -76,6 +76,10 @@ mod token;
 #[cfg(feature = "kafka")]
 mod topics;
 
+#[cfg(all(fuzzing, feature = "kafka"))]
+#[doc(hidden)]
+pub mod fuzz;
+
 pub use brokers::{Brokers, Login, Mechanism};
 pub use config::{Compression, TopicConfig, check_topic_name};
 #[cfg(feature = "kafka")]

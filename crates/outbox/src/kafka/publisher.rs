@@ -65,7 +65,7 @@ impl Publisher {
     /// Brokers that are not there are no error here; settings that cannot work are one of kind `Config`.
     pub(super) fn new(settings: ClientConfig, place: String, timeout: Duration) -> Result<Self> {
         let mut lonely = settings.clone();
-        lonely.set("batch.num.messages", "1").set("linger.ms", "0");
+        lonely.set("batch.num.messages", "1");
         let (together, alone) = (Slot::new(settings), Slot::new(lonely));
         // Now, so that a file of certificates that cannot be read is told before the first message.
         together.session().map_err(|error| {

@@ -13,7 +13,7 @@ use rdkafka::client::ClientContext;
 use rdkafka::config::{ClientConfig, RDKafkaLogLevel};
 use rdkafka::error::{KafkaError, KafkaResult, RDKafkaErrorCode};
 use rdkafka::message::DeliveryResult;
-use rdkafka::producer::{Producer, ProducerContext, ThreadedProducer};
+use rdkafka::producer::{BaseProducer, Producer, ProducerContext, PurgeConfig};
 use tokio::sync::Notify;
 
 use super::batch::Ticket;
@@ -48,10 +48,13 @@ impl Slot {
     }
 }
 
+/// How long the thread that hears the reports does not look whether it should end. Not shorter: the client spins for the
+/// last millisecond of each wait, which in tenths of a second is a hundredth of a core.
+const POLL: Duration = Duration::from_secs(1);
+
 /// A producer and what is known through it.
 pub(super) struct Session {
-    /// Only ever `None` while it is dropped.
-    producer: Option<ThreadedProducer<Ear>>,
+    producer: Arc<BaseProducer<Ear>>,
     /// Topics that were there when they were last asked for, and gave no trouble since.
     known: Mutex<HashSet<String>>,
 }
@@ -59,14 +62,16 @@ pub(super) struct Session {
 impl Session {
     /// Makes a producer, which begins to connect; a broker that is not there is no error.
     fn open(settings: &ClientConfig) -> KafkaResult<Arc<Self>> {
-        let producer = Some(settings.create_with_context(Ear::default())?);
+        let producer: Arc<BaseProducer<Ear>> = Arc::new(settings.create_with_context(Ear::default())?);
+        let heard = Arc::clone(&producer);
+        let hearing = thread::Builder::new().name("kafka reports".to_owned()).spawn(move || hear(&heard));
+        hearing.map_err(|error| KafkaError::ClientCreation(format!("no thread to be had: {error}")))?;
         Ok(Arc::new(Self { producer, known: Mutex::default() }))
     }
 
     /// The producer itself.
-    #[expect(clippy::expect_used, reason = "it is taken out by drop alone")]
-    pub(super) fn producer(&self) -> &ThreadedProducer<Ear> {
-        self.producer.as_ref().expect("a session has a producer until it is dropped")
+    pub(super) fn producer(&self) -> &BaseProducer<Ear> {
+        &self.producer
     }
 
     /// What has been heard from the cluster.
@@ -139,7 +144,15 @@ pub(super) struct Found {
     pub(super) replicas: i32,
 }
 
-fn ask(producer: &ThreadedProducer<Ear>, topic: &str, limit: Duration) -> Result<Found, RDKafkaErrorCode> {
+/// Hears the reports for as long as somebody else has the producer too. So it is here that the producer ends, which joins
+/// its own threads, one of which may be looking up a name: nobody should wait for that.
+fn hear(producer: &Arc<BaseProducer<Ear>>) {
+    while Arc::strong_count(producer) > 1 {
+        producer.poll(POLL);
+    }
+}
+
+fn ask(producer: &BaseProducer<Ear>, topic: &str, limit: Duration) -> Result<Found, RDKafkaErrorCode> {
     let metadata = producer.client().fetch_metadata(Some(topic), limit).map_err(|error| code_of(&error))?;
     let found = metadata.topics().iter().find(|found| found.name() == topic);
     let found = found.ok_or(RDKafkaErrorCode::UnknownTopic)?;
@@ -151,11 +164,13 @@ fn ask(producer: &ThreadedProducer<Ear>, topic: &str, limit: Duration) -> Result
     Ok(Found { partitions: count(found.partitions().len()), replicas: count(replicas.max(1)) })
 }
 
-/// Ending a producer joins its threads, one of which may be looking up a name: nobody should wait for that.
 impl Drop for Session {
     fn drop(&mut self) {
-        let producer = self.producer.take();
-        let _ = thread::Builder::new().name("kafka end".to_owned()).spawn(move || drop(producer));
+        // Nobody waits for what is still in it, and nothing of it may come after what a new session sends. On a thread,
+        // because the client answers only once whoever looks up a name of a broker has found it.
+        let producer = Arc::clone(&self.producer);
+        let purge = move || producer.purge(PurgeConfig::default().queue().inflight());
+        let _ = thread::Builder::new().name("kafka end".to_owned()).spawn(purge);
     }
 }
 

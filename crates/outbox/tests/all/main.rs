@@ -29,7 +29,6 @@ mod http;
 #[cfg(feature = "kafka")]
 mod kafka;
 mod lines;
-mod lives;
 #[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
 mod mapped_inbox;
 mod memory;

@@ -5,7 +5,6 @@
 
 mod broker;
 mod header;
-mod measure;
 mod network;
 mod topology;
 mod unroutable;
