@@ -9,7 +9,7 @@ mod mock;
 use std::env;
 use std::fs;
 use std::io::{Read, Write};
-use std::net::TcpStream;
+use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -23,6 +23,7 @@ use crate::{Missing, blocking, port};
 
 #[cfg(feature = "kafka")]
 pub use client::Record;
+use config::Ports;
 pub use config::{PASSWORD, STRANGER, USER};
 
 /// Where a run's shared broker is: `<port>:<folder>`. Set by `testbed with`.
@@ -44,7 +45,7 @@ pub struct Kafka {
 
 #[derive(Debug)]
 enum Broker {
-    Apache(Apache),
+    Apache(Box<Apache>),
     #[cfg(feature = "kafka")]
     Mock(mock::Mock),
 }
@@ -62,9 +63,7 @@ struct Apache {
 struct Place {
     jars: PathBuf,
     folder: PathBuf,
-    port: u16,
-    /// With TLS and a login.
-    guarded: Option<u16>,
+    ports: Ports,
 }
 
 impl Kafka {
@@ -89,11 +88,20 @@ impl Kafka {
 
     /// The same with a second port that has TLS and a login: see [`guarded_port`](Self::guarded_port).
     pub async fn start_guarded() -> Result<Self> {
-        blocking(|| Self::start_in(Some(port::free()?))).await
+        blocking(|| Self::start_at(Ports { guarded: Some(port::free()?), ..Ports::default() })).await
+    }
+
+    /// The same with a second port whose clients are told to go elsewhere, where a proxy may be: see
+    /// [`behind`](Self::behind).
+    pub async fn start_behind() -> Result<Self> {
+        blocking(|| {
+            Self::start_at(Ports { behind: Some((port::free()?, port::free()?)), ..Ports::default() })
+        })
+        .await
     }
 
     pub(crate) fn start_blocking() -> Result<Self> {
-        Self::start_in(None)
+        Self::start_at(Ports::default())
     }
 
     fn start_or_mock() -> Result<Self> {
@@ -108,31 +116,34 @@ impl Kafka {
         started
     }
 
-    fn start_in(guarded: Option<u16>) -> Result<Self> {
+    /// With these ports beside those that every broker has.
+    fn start_at(more: Ports) -> Result<Self> {
         let jars = jars()?;
         let folder = Folder::create(None)?;
-        let place = Place { jars, folder: folder.path().to_owned(), port: port::free()?, guarded };
-        config::write(&folder, place.port, port::free()?, guarded)?;
+        let ports = Ports { plain: port::free()?, controller: port::free()?, ..more };
+        config::write(&folder, ports)?;
+        let place = Place { jars, folder: folder.path().to_owned(), ports };
         let apache = Apache { leash: Mutex::new(None), folder: Some(folder), place };
         apache.start()?;
-        if guarded.is_some() {
+        if ports.guarded.is_some() {
             apache.place.add_scram_users()?;
         }
-        Ok(Self { broker: Arc::new(Broker::Apache(apache)) })
+        Ok(Self { broker: Arc::new(Broker::Apache(Box::new(apache))) })
     }
 
     fn elsewhere(place: &str) -> Result<Self> {
         let (port, folder) = place.split_once(':').with_context(|| format!("{SHARED}={place}"))?;
-        let port = port.parse().with_context(|| format!("{SHARED}={place}"))?;
-        let place = Place { jars: jars()?, folder: folder.into(), port, guarded: None };
+        let plain = port.parse().with_context(|| format!("{SHARED}={place}"))?;
+        let ports = Ports { plain, ..Ports::default() };
+        let place = Place { jars: jars()?, folder: folder.into(), ports };
         let apache = Apache { leash: Mutex::new(None), folder: None, place };
-        Ok(Self { broker: Arc::new(Broker::Apache(apache)) })
+        Ok(Self { broker: Arc::new(Broker::Apache(Box::new(apache))) })
     }
 
     /// The value of [`SHARED`] with which another process finds this broker.
     pub(crate) fn place(&self) -> Result<String> {
-        let Place { folder, port, .. } = &self.apache()?.place;
-        Ok(format!("{port}:{}", folder.display()))
+        let Place { folder, ports, .. } = &self.apache()?.place;
+        Ok(format!("{}:{}", ports.plain, folder.display()))
     }
 
     fn apache(&self) -> Result<&Apache> {
@@ -151,7 +162,7 @@ impl Kafka {
     /// Where a client begins: `host:port`.
     pub fn brokers(&self) -> String {
         match &*self.broker {
-            Broker::Apache(apache) => format!("127.0.0.1:{}", apache.place.port),
+            Broker::Apache(apache) => format!("127.0.0.1:{}", apache.place.ports.plain),
             #[cfg(feature = "kafka")]
             Broker::Mock(mock) => mock.brokers().to_owned(),
         }
@@ -166,13 +177,19 @@ impl Kafka {
     /// do anything, [`STRANGER`], known to PLAIN only, nothing; the password of both is [`PASSWORD`]. The certificate is signed by itself:
     /// see [`ca_file`](Self::ca_file).
     pub fn guarded_port(&self) -> Option<u16> {
-        self.apache().ok()?.place.guarded
+        self.apache().ok()?.place.ports.guarded
+    }
+
+    /// The port whose clients are told to go elsewhere, as a URL; and where they are told to go.
+    pub fn behind(&self) -> Option<(String, SocketAddr)> {
+        let (port, elsewhere) = self.apache().ok()?.place.ports.behind?;
+        Some((format!("kafka://127.0.0.1:{port}"), port::address(elsewhere)))
     }
 
     /// The certificate of the guarded port, as PEM.
     pub fn ca_file(&self) -> Option<PathBuf> {
         let place = &self.apache().ok()?.place;
-        place.guarded.map(|_| place.folder.join(config::CERTIFICATE))
+        place.ports.guarded.map(|_| place.folder.join(config::CERTIFICATE))
     }
 
     /// The folder with the broker's files and `kafka.log`.
@@ -248,7 +265,7 @@ impl Apache {
         let leash = folder.leash("kafka", "KILL", &command)?;
         port::until("Kafka to start", START, || {
             leash.check()?;
-            Ok(greets(self.place.port))
+            Ok(greets(self.place.ports.plain))
         })?;
         *slot = Some(leash);
         Ok(())
@@ -272,7 +289,12 @@ impl Place {
         for mechanism in ["SCRAM-SHA-256", "SCRAM-SHA-512"] {
             let mut command = self.java();
             command.args(["kafka.admin.ConfigCommand", "--alter", "--entity-type", "users", "--entity-name"]);
-            command.args([USER, "--bootstrap-server", &format!("127.0.0.1:{}", self.port), "--add-config"]);
+            command.args([
+                USER,
+                "--bootstrap-server",
+                &format!("127.0.0.1:{}", self.ports.plain),
+                "--add-config",
+            ]);
             command.arg(format!("{mechanism}=[password={PASSWORD}]"));
             let output = command.output().context("cannot run java")?;
             if !output.status.success() {

@@ -27,7 +27,6 @@ mod pgbouncer;
 mod port;
 mod postgres;
 mod prometheus;
-mod proxy;
 mod rabbitmq;
 mod run;
 mod server;
@@ -35,6 +34,7 @@ mod smtp;
 
 pub use browser::{Browser, Page};
 pub use certificates::Certificates;
+pub use faults::Proxy;
 #[cfg(feature = "kafka")]
 pub use kafka::Record;
 pub use kafka::{Kafka, PASSWORD, STRANGER, USER};
@@ -43,7 +43,6 @@ pub use missing::{Missing, SKIPS, available, in_ci, skip};
 pub use pgbouncer::PgBouncer;
 pub use postgres::{Database, Postgres};
 pub use prometheus::{Alert, Prometheus, Rule, Sample, promtool};
-pub use proxy::Proxy;
 pub use rabbitmq::{RabbitMq, Vhost};
 pub use run::with;
 pub use smtp::{Mail, Smtp};

@@ -1,32 +1,12 @@
 //! Free ports, and the wait until somebody answers on one.
 
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use uuid::Uuid;
 
-/// Below the range from which the kernel takes the ports of outgoing connections, so that nobody gets
-/// a server's port while the server is down.
-const FIRST: u16 = 15_000;
-const COUNT: u16 = 17_000;
-
-/// A port of 127.0.0.1 on which nobody listens.
-pub(crate) fn free() -> Result<u16> {
-    for _ in 0..100 {
-        let [high, low, ..] = Uuid::new_v4().into_bytes();
-        let port = FIRST + u16::from_be_bytes([high, low]) % COUNT;
-        if TcpListener::bind(address(port)).is_ok() {
-            return Ok(port);
-        }
-    }
-    bail!("no free port from {FIRST} to {}", FIRST + COUNT - 1)
-}
-
-pub(crate) fn address(port: u16) -> SocketAddr {
-    (Ipv4Addr::LOCALHOST, port).into()
-}
+pub(crate) use faults::port::{address, free};
 
 /// Whether somebody listens.
 pub(crate) fn answers(port: u16) -> bool {

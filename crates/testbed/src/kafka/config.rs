@@ -18,22 +18,39 @@ pub const STRANGER: &str = "stranger";
 /// The password of both.
 pub const PASSWORD: &str = "s3cret/p@ss";
 
+/// Where a broker listens, all on 127.0.0.1.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Ports {
+    pub(super) plain: u16,
+    pub(super) controller: u16,
+    /// With TLS and a login.
+    pub(super) guarded: Option<u16>,
+    /// A port whose clients are told to go to another, which is the second.
+    pub(super) behind: Option<(u16, u16)>,
+}
+
 /// Writes everything that a broker needs to start.
 ///
 /// A node is made by `StorageTool format`, which is another Java to start; all that it would write for a single node
 /// is this one file, and the broker fills in the rest.
-pub(super) fn write(folder: &Folder, port: u16, controller: u16, guarded: Option<u16>) -> Result<()> {
+pub(super) fn write(folder: &Folder, ports: Ports) -> Result<()> {
+    let Ports { plain, controller, guarded, behind } = ports;
     let data = folder.path().join("data");
     fs::create_dir(&data)?;
     let identity =
         "version=1\ncluster.id=outbox-testbed-0000000\nnode.id=1\ndirectory.id=XJbMXqkMSOmKrPMrwyWeYg\n";
     fs::write(data.join("meta.properties"), identity)?;
     folder.write(LOGGING, LOG)?;
-    let mut listeners = format!("PLAINTEXT://127.0.0.1:{port}");
+    let mut listeners = format!("PLAINTEXT://127.0.0.1:{plain}");
     let mut more = String::new();
     if let Some(guarded) = guarded {
         listeners.push_str(&format!(",GUARDED://127.0.0.1:{guarded}"));
         more = guard(folder)?;
+    }
+    let mut told = listeners.clone();
+    if let Some((port, elsewhere)) = behind {
+        listeners.push_str(&format!(",BEHIND://127.0.0.1:{port}"));
+        told.push_str(&format!(",BEHIND://127.0.0.1:{elsewhere}"));
     }
     let properties = format!(
         "process.roles=broker,controller
@@ -42,8 +59,8 @@ controller.quorum.voters=1@127.0.0.1:{controller}
 controller.listener.names=CONTROLLER
 inter.broker.listener.name=PLAINTEXT
 listeners={listeners},CONTROLLER://127.0.0.1:{controller}
-advertised.listeners={listeners}
-listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,GUARDED:SASL_SSL
+advertised.listeners={told}
+listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,BEHIND:PLAINTEXT,GUARDED:SASL_SSL
 log.dirs={}
 auto.create.topics.enable=false
 offsets.topic.replication.factor=1

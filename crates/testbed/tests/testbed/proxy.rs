@@ -119,6 +119,23 @@ async fn latency_delays_and_does_not_add_up() -> Result<()> {
     Ok(())
 }
 
+#[tokio::test]
+async fn a_thin_line_takes_its_time_until_it_is_thin_no_more() -> Result<()> {
+    let (proxy, mut client, mut server, _listener) = pair().await?;
+    proxy.throttle(10_000);
+    let start = Instant::now();
+    client.write_all(&[0; 3_000]).await?;
+    read(&mut server, 3_000).await?;
+    assert!(start.elapsed() >= Duration::from_millis(250), "{:?}", start.elapsed());
+    proxy.throttle(1);
+    client.write_all(&[0; 3_000]).await?;
+    proxy.unthrottle();
+    let start = Instant::now();
+    read(&mut server, 3_000).await?;
+    assert!(start.elapsed() < Duration::from_secs(5), "{:?}", start.elapsed());
+    Ok(())
+}
+
 #[test]
 fn a_url_is_rerouted_with_its_user_and_its_path() -> Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;

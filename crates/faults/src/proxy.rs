@@ -27,7 +27,7 @@ const CLOSING: Duration = Duration::from_secs(5);
 /// A TCP proxy with faults. Dropping it cuts all of its connections.
 #[derive(Debug)]
 pub struct Proxy {
-    port: u16,
+    address: SocketAddr,
     orders: mpsc::UnboundedSender<(Order, Answer)>,
 }
 
@@ -39,6 +39,7 @@ enum Order {
     Accept,
     Block(bool),
     Latency(Duration),
+    Throttle(Option<u64>),
     CutAfter(Option<u64>),
     Lead(SocketAddr),
 }
@@ -50,6 +51,8 @@ type Answer = std::sync::mpsc::Sender<io::Result<usize>>;
 struct Rules {
     blocked: bool,
     latency: Duration,
+    /// Bytes per second of one connection, in each direction.
+    rate: Option<u64>,
 }
 
 /// How many bytes may still go to the server before a cut.
@@ -58,33 +61,37 @@ type Allowance = Arc<Mutex<Option<u64>>>;
 impl Proxy {
     /// A proxy to `target`, such as `("127.0.0.1", 5432)` or `"127.0.0.1:5432"`.
     pub async fn to(target: impl ToSocketAddrs) -> Result<Self> {
-        let target = target.to_socket_addrs()?.next().context("the target has no address")?;
-        let port = port::free()?;
-        let (orders, inbox) = mpsc::unbounded_channel();
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        let listener =
-            std::net::TcpListener::bind(port::address(port)).context("cannot listen for the proxy")?;
-        thread::Builder::new()
-            .name("testbed-proxy".to_owned())
-            .spawn(move || runtime.block_on(serve(listener, target, inbox)))?;
-        Ok(Self { port, orders })
+        Self::at(port::address(port::free()?), target).await
     }
 
-    /// The port on 127.0.0.1 to connect to.
+    /// The same at an address of choice, for servers that tell their clients where to go.
+    pub async fn at(address: SocketAddr, target: impl ToSocketAddrs) -> Result<Self> {
+        let target = target.to_socket_addrs()?.next().context("the target has no address")?;
+        let (orders, inbox) = mpsc::unbounded_channel();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let listener = std::net::TcpListener::bind(address)
+            .with_context(|| format!("the proxy cannot listen at {address}"))?;
+        thread::Builder::new()
+            .name("faults-proxy".to_owned())
+            .spawn(move || runtime.block_on(serve(listener, target, inbox)))?;
+        Ok(Self { address, orders })
+    }
+
+    /// The port to connect to.
     pub fn port(&self) -> u16 {
-        self.port
+        self.address.port()
     }
 
     /// The address to connect to.
     pub fn addr(&self) -> SocketAddr {
-        port::address(self.port)
+        self.address
     }
 
     /// The same URL, but through this proxy.
     pub fn reroute(&self, url: &str) -> Result<String> {
-        let mut url = Url::parse(url).with_context(|| format!("not a URL: {url}"))?;
-        url.set_host(Some("127.0.0.1"))?;
-        url.set_port(Some(self.port)).map_err(|()| anyhow!("no port can be set in {url}"))?;
+        let mut url = Url::parse(url).context("that is no URL")?;
+        url.set_ip_host(self.address.ip()).map_err(|()| anyhow!("no host can be set in the URL"))?;
+        url.set_port(Some(self.port())).map_err(|()| anyhow!("no port can be set in the URL"))?;
         Ok(url.into())
     }
 
@@ -127,6 +134,16 @@ impl Proxy {
     /// Delays all bytes by this much, in each direction.
     pub fn latency(&self, latency: Duration) {
         self.order(Order::Latency(latency));
+    }
+
+    /// Lets no more than so many bytes per second through each connection, in each direction.
+    pub fn throttle(&self, bytes_per_second: u64) {
+        self.order(Order::Throttle(Some(bytes_per_second.max(1))));
+    }
+
+    /// Lets the bytes flow as fast as they come.
+    pub fn unthrottle(&self) {
+        self.order(Order::Throttle(None));
     }
 
     /// Leads new connections elsewhere, as an address does that moves to another server.
@@ -178,6 +195,7 @@ async fn serve(
                     Order::Block(blocked) => rules.send_modify(|rules| rules.blocked = blocked),
                     Order::Lead(elsewhere) => target = elsewhere,
                     Order::Latency(latency) => rules.send_modify(|rules| rules.latency = latency),
+                    Order::Throttle(rate) => rules.send_modify(|rules| rules.rate = rate),
                     Order::CutAfter(bytes) => *allowance.lock().unwrap_or_else(PoisonError::into_inner) = bytes,
                 }
                 while connections.try_join_next().is_some() {}
@@ -324,10 +342,16 @@ async fn flow(
         while let Some((time, bytes)) = due.recv().await {
             sleep_until(time).await;
             let _ = leaving.wait_for(|rules| !rules.blocked).await;
-            let (allowed, spent) = spend(allowance, &bytes);
-            to.write_all(allowed).await?;
-            if spent {
-                return Err(End::Spent);
+            let mut left = bytes.as_slice();
+            while !left.is_empty() {
+                let piece;
+                (piece, left) = left.split_at(piece_of(leaving.borrow().rate, left.len()));
+                let (allowed, spent) = spend(allowance, piece);
+                to.write_all(allowed).await?;
+                if spent {
+                    return Err(End::Spent);
+                }
+                pace(&mut leaving, piece.len()).await;
             }
         }
         let _ = leaving.wait_for(|rules| !rules.blocked).await;
@@ -335,6 +359,20 @@ async fn flow(
         Ok(())
     };
     tokio::try_join!(intake, outflow).map(drop)
+}
+
+/// How much goes at once: on a thin line what it takes in a fiftieth of a second.
+fn piece_of(rate: Option<u64>, waiting: usize) -> usize {
+    let most = rate.and_then(|rate| usize::try_from(rate / 50).ok()).map_or(usize::MAX, |most| most.max(1));
+    waiting.min(most)
+}
+
+/// Waits for as long as a thin line takes for so many bytes, or until it is no longer the same line.
+async fn pace(rules: &mut watch::Receiver<Rules>, bytes: usize) {
+    let Some(rate) = rules.borrow().rate else { return };
+    let takes = Duration::from_secs_f64(bytes as f64 / rate as f64);
+    let _ = timeout(takes, rules.wait_for(|rules| rules.rate != Some(rate))).await;
+    let _ = rules.wait_for(|rules| !rules.blocked).await;
 }
 
 /// What may pass, and whether it is the last that may.
