@@ -1,0 +1,1 @@
+//! Fuzz targets for whatever reads foreign bytes: see `targets/`, and `scripts/fuzz`.
