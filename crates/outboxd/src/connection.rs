@@ -11,6 +11,7 @@ use url::{Host, Url};
 
 use crate::mistake::did_you_mean;
 use crate::secret::{Secret, SecretUrl, mask};
+use crate::trouble::Trouble;
 
 /// What a connection leads to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -323,6 +324,14 @@ fn is_local_host(host: &str) -> bool {
         || host.starts_with('/')
         || host.starts_with("%2f")
         || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
+}
+
+/// What is said where a proxy is asked for and there is nothing that it could stand before.
+pub fn no_kafka() -> Trouble {
+    Trouble::usage(
+        "--kafka-proxy without Kafka",
+        "leave it out, or add a broker of Kafka under [connections]",
+    )
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::options::{ExchangeOptions, SourceOptions};
-use crate::show::effective;
+use crate::show::{effective, to_toml};
 
 pub(super) const EXAMPLE: &str = include_str!("../assets/outboxd.toml");
 
@@ -27,7 +27,7 @@ pub(super) fn warnings(text: &str) -> Vec<String> {
 /// What `config show` prints is a configuration with the same plan.
 pub(super) fn assert_shown(text: &str) {
     let plan = parse(text).unwrap_or_else(|invalid| panic!("{text}\n{:#?}", invalid.mistakes));
-    let shown = toml::to_string(&effective(&plan)).expect("it can be written");
+    let shown = to_toml(&effective(&plan)).expect("it can be written");
     let again = parse(&shown).unwrap_or_else(|invalid| panic!("{shown}\n{:#?}", invalid.mistakes));
     assert_eq!(again, plan);
 }
@@ -47,6 +47,13 @@ pub(super) fn only_mistake(text: &str) -> String {
 pub(super) const BASE: &str = "[connections]\nshop = \"sqlite:shop.db\"\nrabbit = \"amqp://localhost\"\n\
     [sources.orders]\non = \"shop\"\n[sinks.screen]\nstdout = true\n[sinks.events]\non = \"rabbit\"\n\
     exchange = \"e\"\n[pipes.relay]\nfrom = \"orders\"\nto = \"screen\"\n";
+
+#[test]
+fn what_looks_like_a_variable_and_is_none_is_shown_so_that_it_stays_none() {
+    for name in ["$${x}", "a$$${x}", "$${", "$x"] {
+        assert_shown(&BASE.replace("exchange = \"e\"", &format!("exchange = \"{name}\"")));
+    }
+}
 
 #[test]
 fn the_example_is_valid_and_shows_the_defaults() {

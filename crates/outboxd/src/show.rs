@@ -11,6 +11,7 @@ use std::time::Duration;
 use outbox::table::Mapping;
 use serde_json::{Map, Value, json};
 
+use crate::ops::told::without_nulls;
 use crate::options::{
     ANONYMOUS_WORDS, GROUP_WORDS, LEVELS, LogFormat, ON_DEAD_WORDS, ORDER_WORDS, OUTAGE_WORDS, PAYLOAD_WORDS,
     PersonOptions, Start, TemplateOptions, word,
@@ -57,19 +58,27 @@ pub fn effective(plan: &Plan) -> Value {
     if let Some(relay) = &plan.relay {
         shown["relay"] = json!({ "name": relay });
     }
-    shown
+    // TOML has no null: what is not set is not there.
+    without_nulls(shown)
+}
+
+/// What is shown, as a configuration. There `${` would be a variable, so it is written as it must be written there.
+pub fn to_toml(shown: &Value) -> Result<String, toml::ser::Error> {
+    fn escaped(value: &Value) -> Value {
+        match value {
+            Value::String(text) => text.replace("${", "$${").into(),
+            Value::Array(items) => items.iter().map(escaped).collect(),
+            Value::Object(members) => {
+                members.iter().map(|(name, member)| (name.clone(), escaped(member))).collect()
+            }
+            other => other.clone(),
+        }
+    }
+    toml::to_string(&escaped(shown))
 }
 
 fn some_list(list: Vec<String>) -> Option<Vec<String>> {
     (!list.is_empty()).then_some(list)
-}
-
-/// TOML has no null: what is not set is not there.
-fn without_nulls(mut value: Value) -> Value {
-    if let Value::Object(members) = &mut value {
-        members.retain(|_, member| !member.is_null());
-    }
-    value
 }
 
 fn show_delays(delays: &[Duration]) -> Vec<String> {
@@ -83,7 +92,7 @@ fn show_templates(templates: &[TemplateOptions]) -> Map<String, Value> {
 fn show_http(http: &HttpPlan) -> Value {
     let access = &http.access;
     let people = access.people.iter().map(|(name, person)| (name.clone(), show_person(person)));
-    without_nulls(json!({
+    json!({
         "listen": http.listen.to_string(),
         "token": http.token.as_ref().map(|_| MASK),
         "dashboard": access.dashboard,
@@ -93,29 +102,29 @@ fn show_http(http: &HttpPlan) -> Value {
         "session_lasts": show_duration(access.session_lasts),
         "payloads": word(&PAYLOAD_WORDS, access.payloads),
         "people": (!access.people.is_empty()).then(|| people.collect::<Map<_, _>>()),
-    }))
+    })
 }
 
 fn show_person(person: &PersonOptions) -> Value {
-    without_nulls(json!({
+    json!({
         "role": person.role.as_str(),
         "password_hash": person.password_hash.as_ref().map(|_| MASK),
         "token": person.token.as_ref().map(|_| MASK),
-    }))
+    })
 }
 
 /// Of the endpoint only what cannot be secret: keys of collectors stand in paths too.
 fn show_traces(traces: &TracesPlan) -> Value {
     let headers = traces.headers.iter().map(|(name, _)| (name.clone(), json!(MASK)));
     let headers: Map<_, _> = headers.collect();
-    without_nulls(json!({
+    json!({
         "endpoint": traces.place,
         "headers": (!headers.is_empty()).then_some(headers),
         "sample": traces.sample,
         "service": traces.service,
         "plaintext": traces.plaintext.then_some(true),
         "ca_file": traces.ca_file,
-    }))
+    })
 }
 
 fn show_publisher(publisher: &PublisherPlan) -> Value {
@@ -128,7 +137,7 @@ fn show_publisher(publisher: &PublisherPlan) -> Value {
 
 fn show_alerts(alerts: &AlertsPlan) -> Value {
     let limits = &alerts.limits;
-    without_nulls(json!({
+    json!({
         "to": some_list(alerts.to.clone()),
         "into": alerts.into,
         "every": show_duration(alerts.every),
@@ -141,7 +150,7 @@ fn show_alerts(alerts: &AlertsPlan) -> Value {
             "processing": show_duration(limits.processing),
             "error_percent": limits.error_percent,
         },
-    }))
+    })
 }
 
 fn show_retention(retention: Option<Duration>) -> String {
@@ -159,7 +168,7 @@ fn show_pipe(pipe: &PipePlan, plan: &Plan) -> Value {
     let ours = !source.is_some_and(|source| source.is_on_broker());
     let steps = policy.steps.as_deref().filter(|_| ours);
     let doubles = ours && steps.is_none();
-    without_nulls(json!({
+    json!({
         "from": pipe.from,
         "to": pipe.to,
         "order": word(&ORDER_WORDS, policy.order),
@@ -184,5 +193,5 @@ fn show_pipe(pipe: &PipePlan, plan: &Plan) -> Value {
         "start": (ours && table.is_none()).then(|| word(&Start::WORDS, options.start)),
         "objective": options.objective.map(show_duration),
         "unready_after": show_duration(options.unready_after),
-    }))
+    })
 }

@@ -16,7 +16,7 @@ mod migrate;
 mod password;
 mod pause;
 mod person;
-mod progress;
+pub mod progress;
 mod purge;
 mod repair;
 mod replay;

@@ -4,6 +4,7 @@ use anyhow::Context;
 
 use super::output::Output;
 use crate::ops::Office;
+use crate::show::to_toml;
 use crate::trouble::Exit;
 
 /// Prints the effective plan.
@@ -12,7 +13,7 @@ pub fn show_config(office: &Office, output: &mut Output) -> anyhow::Result<Exit>
     if output.is_json() {
         output.json(&shown)?;
     } else {
-        let text = toml::to_string(&shown).context("the plan cannot be written as TOML")?;
+        let text = to_toml(&shown).context("the plan cannot be written as TOML")?;
         output.raw(text.as_bytes())?;
     }
     Ok(Exit::Ok)

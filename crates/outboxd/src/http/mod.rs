@@ -51,6 +51,12 @@ use guard::Guard;
 use listen::Limits;
 use pages::Board;
 
+/// The door for the fuzz target of published messages.
+#[cfg(fuzzing)]
+pub fn read_request(headers: &axum::http::HeaderMap, body: bytes::Bytes) -> Result<outbox::Message, String> {
+    request::read(headers, body).map_err(|refusal| format!("{refusal:?}"))
+}
+
 /// How the server is set up.
 pub struct HttpOptions {
     /// Where it listens.

@@ -95,10 +95,14 @@ pub fn previews<'m>(meant: impl Iterator<Item = (&'m str, &'m str, &'m str)>) ->
     groups.into_iter().map(told).collect()
 }
 
-/// Only the members of an object that have a value.
-pub fn without_nulls(object: Value) -> Value {
-    match object {
-        Value::Object(all) => all.into_iter().filter(|(_, value)| !value.is_null()).collect(),
+/// Only the members that have a value, of the object and of what is in it.
+pub fn without_nulls(value: Value) -> Value {
+    match value {
+        Value::Object(members) => {
+            let set = members.into_iter().filter(|(_, member)| !member.is_null());
+            set.map(|(name, member)| (name, without_nulls(member))).collect()
+        }
+        Value::Array(items) => items.into_iter().map(without_nulls).collect(),
         other => other,
     }
 }

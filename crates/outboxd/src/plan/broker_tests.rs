@@ -37,6 +37,12 @@ fn layout(text: &str) -> Layout {
 }
 
 #[test]
+fn a_queue_that_no_pipe_reads_is_shown_too() {
+    let log = "[sources.orders]\non = \"shop\"\n[pipes.relay]\nfrom = \"orders\"\nto = \"screen\"\n";
+    assert_shown(&format!("{HEAD}{QUEUE}{log}"));
+}
+
+#[test]
 fn a_queue_has_its_keys_and_their_defaults() {
     let Layout::Queue(options) = layout(&queue("")) else { panic!("it is a queue") };
     let defaults = WorkQueueOptions {

@@ -33,6 +33,9 @@ const AT_A_TIME: u32 = 8;
 /// Of a sink that takes messages together, in one transaction: so many.
 const TOGETHER: u32 = 100;
 
+/// Of Kafka, which takes a batch of a partition in one request: the more, the fewer requests.
+const TO_A_TOPIC: u32 = 1_000;
+
 impl Checker<'_> {
     pub(super) fn pipe(
         &self,
@@ -132,7 +135,8 @@ fn pace(config: &mut PipeConfig, target: &Target) {
         Target::Sql(..) | Target::ErrorLog(..) | Target::Metrics(_) => {
             (TOGETHER, PipeOptions::default().concurrency)
         }
-        Target::Exchange(..) | Target::Topic(..) | Target::Stdout | Target::File(_) => return,
+        Target::Topic(..) => (TO_A_TOPIC, PipeOptions::default().concurrency),
+        Target::Exchange(..) | Target::Stdout | Target::File(_) => return,
     };
     let (sets_batch, sets_depth) = (config.set("batch").is_some(), config.set("depth").is_some());
     let sets_concurrency = config.set("concurrency").is_some();

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::{show_templates, without_nulls};
+use super::show_templates;
 use crate::connection::Connection;
 use crate::options::{EndpointOptions, ErrorLogOptions, MailOptions, MeterOptions, StatementOptions};
 use crate::plan::{InboxPlan, Target};
@@ -16,7 +16,7 @@ pub(super) fn show_endpoint(options: &EndpointOptions) -> Value {
         let shown = if one.has_text() { MASK } else { &one.template };
         (one.name.clone(), json!(shown))
     });
-    without_nulls(json!({
+    json!({
         "http": options.url.place(),
         "secret": (!secrets.is_empty()).then_some(secrets),
         "timeout": show_duration(options.timeout),
@@ -24,7 +24,7 @@ pub(super) fn show_endpoint(options: &EndpointOptions) -> Value {
         "plaintext": options.plaintext,
         "ca_file": options.ca_file,
         "headers": headers.collect::<Map<_, _>>(),
-    }))
+    })
 }
 
 pub(super) fn show_sql(connection: &Connection, options: &StatementOptions) -> Value {
@@ -36,7 +36,7 @@ pub(super) fn show_sql(connection: &Connection, options: &StatementOptions) -> V
 }
 
 pub(super) fn show_mail(connection: &Connection, options: &MailOptions) -> Value {
-    without_nulls(json!({
+    json!({
         "on": connection.name,
         "from": options.from,
         "to": options.to,
@@ -47,19 +47,19 @@ pub(super) fn show_mail(connection: &Connection, options: &MailOptions) -> Value
         "html": options.html,
         "timeout": show_duration(options.timeout),
         "ca_file": options.ca_file,
-    }))
+    })
 }
 
 pub(super) fn show_metrics(meters: &[MeterOptions]) -> Value {
     let meters = meters.iter().map(|meter| {
-        without_nulls(json!({
+        json!({
             (meter.kind.as_str()): meter.name,
             "help": meter.help,
             "value": meter.value,
             "buckets": (!meter.buckets.is_empty()).then_some(&meter.buckets),
             "labels": show_templates(&meter.labels),
             "types": (!meter.types.is_empty()).then_some(&meter.types),
-        }))
+        })
     });
     json!({ "metrics": meters.collect::<Vec<_>>() })
 }
@@ -83,13 +83,13 @@ pub(super) fn show_inbox(inbox: &InboxPlan, target: &Target) -> Value {
     let on = (!matches!(target, Target::Sql(..))).then_some(&inbox.connection.name);
     match &inbox.table {
         None => json!(inbox.connection.name),
-        Some(table) => without_nulls(json!({
+        Some(table) => json!({
             "on": on,
             "schema": table.schema,
             "table": table.table,
             "id": table.id,
             "at": table.at,
             "consumer": table.consumer,
-        })),
+        }),
     }
 }

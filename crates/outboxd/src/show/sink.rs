@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{handler, show_retention, show_templates, without_nulls};
+use super::{handler, show_retention, show_templates};
 use crate::connection::Connection;
 use crate::options::{ExchangeKind, ExchangeOptions, QueueKind, TopicOptions, Topology, word};
 use crate::plan::{SinkPlan, Target};
@@ -27,7 +27,7 @@ pub(super) fn show_sink(sink: &SinkPlan) -> Value {
             (window, _) => json!(show_retention(window)),
         };
     }
-    without_nulls(shown)
+    shown
 }
 
 fn show_topic(connection: &Connection, options: &TopicOptions) -> Value {

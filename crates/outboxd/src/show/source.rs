@@ -4,7 +4,7 @@ use outbox::broker::Pick;
 use outbox::table::Draft;
 use serde_json::{Map, Value, json};
 
-use super::{show_delays, show_retention, some_list, without_nulls};
+use super::{show_delays, show_retention, some_list};
 use crate::options::{
     Argument, Envelope, ExchangeKind, FormOptions, GroupOptions, LAYOUT_WORDS, LayoutWord, QueueKind, Start,
     TableOptions, Topology, WorkQueueOptions, word,
@@ -33,7 +33,7 @@ pub(super) fn show_source(source: &SourcePlan) -> Value {
 /// What the preset says is written out, so that the mapping can be copied and changed.
 fn show_table(source: &SourcePlan, options: &TableOptions) -> Value {
     let draft = Draft::from(&options.mapping);
-    let shown = json!({
+    json!({
         "on": source.connection.name,
         "layout": word(&LAYOUT_WORDS, LayoutWord::Table),
         "schema": draft.schema,
@@ -60,10 +60,9 @@ fn show_table(source: &SourcePlan, options: &TableOptions) -> Value {
         "retention": options.mapping.done_at().map(|_| show_retention(options.retention)),
         "header_columns": (!draft.header_columns.is_empty()).then_some(draft.header_columns),
         "processed": draft.processed_table.map(|table| {
-            without_nulls(json!({ "table": table, "id": draft.processed_id, "at": draft.processed_at }))
+            json!({ "table": table, "id": draft.processed_id, "at": draft.processed_at })
         }),
-    });
-    without_nulls(shown)
+    })
 }
 
 fn show_queue(source: &SourcePlan, options: &WorkQueueOptions) -> Value {
@@ -105,7 +104,7 @@ fn show_topics(source: &SourcePlan, options: &GroupOptions) -> Value {
         "ca_file": options.ca_file,
         "session_timeout": show_duration(options.session_timeout),
     });
-    with_form(without_nulls(shown), &options.form)
+    with_form(shown, &options.form)
 }
 
 fn with_form(mut shown: Value, form: &FormOptions) -> Value {

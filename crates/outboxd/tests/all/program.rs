@@ -210,6 +210,14 @@ impl Running {
         line.split_whitespace().nth(1).unwrap().parse().unwrap()
     }
 
+    /// Waits for the end; gives all of its data besides.
+    pub fn end_with_data(mut self) -> Ran {
+        let stdout: Vec<String> = std::iter::from_fn(|| self.stdout.recv().ok()).collect();
+        self.said.extend(self.stderr.iter());
+        let code = self.child.wait().unwrap().code().unwrap_or(-1);
+        Ran { code, stdout: stdout.join("\n"), stderr: self.said.join("\n") }
+    }
+
     /// Waits for the end; gives the exit code and everything that was said.
     pub fn end(mut self) -> (i32, String) {
         while let Ok(line) = self.stderr.recv_timeout(PATIENCE) {

@@ -1,6 +1,9 @@
 //! What can be typed. Only shapes and words; what a verb does is in its own file.
 
+mod bench;
 mod repair;
+mod send;
+mod verify;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -9,7 +12,10 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use outbox::admin::Stand;
 
+pub use bench::{BenchArgs, Scenario};
 pub use repair::{By, Consent, PauseArgs, PurgeArgs, RepairArgs, ReplayArgs, ResumeArgs};
+pub use send::SendArgs;
+pub use verify::VerifyArgs;
 
 use super::audit::args::AuditVerb;
 use super::dlq::args::DlqVerb;
@@ -51,6 +57,9 @@ pub struct Global {
     /// The configuration
     #[arg(long, global = true, env = "OUTBOXD_CONFIG", default_value = "outboxd.toml", value_name = "PATH")]
     pub config: PathBuf,
+    /// Whether that was said on the command line.
+    #[arg(skip)]
+    pub names_config: bool,
     /// How data is written to standard output
     #[arg(long, global = true, value_enum, default_value_t = Format::Table)]
     pub format: Format,
@@ -108,6 +117,8 @@ pub enum Verb {
     Run(RunArgs),
     /// A small shop, three pipes and what goes wrong, in a folder of its own
     Demo(DemoArgs),
+    /// Breaks things and counts: whether anything is lost, made up, doubled or out of order
+    Verify(VerifyArgs),
     /// Tells how every pipe stands
     Status(StatusArgs),
     /// Shows how every pipe stands, live in the terminal
@@ -148,6 +159,8 @@ pub enum Verb {
     },
     /// Writes a message into an outbox
     Send(SendArgs),
+    /// Measures how fast it is here, beside its limits; without --config on SQLite
+    Bench(BenchArgs),
     /// Looks at the configuration
     Config {
         /// What to look at.
@@ -373,32 +386,6 @@ pub struct ShowArgs {
     /// Shows the payload too
     #[arg(long)]
     pub payload: bool,
-}
-
-/// Flags of `send`.
-#[derive(Debug, Args)]
-pub struct SendArgs {
-    /// The source; may be left out if there is only one
-    #[arg(long, value_name = "NAME")]
-    pub source: Option<String>,
-    /// The type, as in order.created
-    #[arg(long = "type", value_name = "TYPE")]
-    pub kind: String,
-    /// The key within which order is kept
-    #[arg(long)]
-    pub key: Option<String>,
-    /// A header; may be repeated
-    #[arg(long = "header", value_name = "NAME=VALUE", value_parser = parse_header)]
-    pub headers: Vec<(String, String)>,
-    /// The media type of the payload
-    #[arg(long, default_value = "application/json")]
-    pub content_type: String,
-    /// The payload; without --data and --file it is read from standard input
-    #[arg(long, conflicts_with = "file")]
-    pub data: Option<String>,
-    /// A file with the payload
-    #[arg(long, value_name = "PATH")]
-    pub file: Option<PathBuf>,
 }
 
 fn parse_header(text: &str) -> Result<(String, String), String> {

@@ -11,7 +11,7 @@ use super::frame::{Frame, page};
 use crate::http::Shared;
 use crate::http::answer::Refusal;
 use crate::http::person::Operator;
-use crate::show::effective;
+use crate::show::{effective, to_toml};
 
 #[derive(Template)]
 #[template(path = "config.html")]
@@ -26,7 +26,7 @@ pub(super) async fn settings(
     _: Operator,
     frame: Frame,
 ) -> Result<Response, Refusal> {
-    let text = toml::to_string(&effective(&shared.options.office.plan)).map_err(|error| {
+    let text = to_toml(&effective(&shared.options.office.plan)).map_err(|error| {
         let what = format!("the configuration cannot be written as TOML: {error}");
         Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, what, "see `outboxd config show --format json`")
     })?;

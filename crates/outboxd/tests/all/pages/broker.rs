@@ -51,7 +51,7 @@ async fn d8_e5_queues_and_dead_letters_are_seen_returned_and_discarded() {
     scene.until("/queues", "dead letters\t0").await;
     // Two counts a few seconds apart make a rate: of what lies in a queue, and of what an instance delivers.
     scene.until("/queues", "steady").await;
-    scene.sees("/s").await;
+    scene.until("/queues", "/s").await;
     scene.until(&format!("/messages/orders/{}", ids[1]), "processed").await;
     scene.end();
 }
