@@ -13,7 +13,9 @@ use tokio::time::Instant;
 use tokio_util::task::AbortOnDropHandle;
 use uuid::Uuid;
 
+use super::ahead::Ahead;
 use super::lanes::Share;
+use super::page::NextPage;
 use super::wake::Wake;
 use super::window::{Marks, Position};
 use crate::error::{Error, ErrorKind, Result};
@@ -56,6 +58,10 @@ pub(super) struct Held {
     pub(super) timeline: String,
     /// Where reading goes on; ahead of what is settled.
     pub(super) read: Position,
+    /// What was read beyond that, and is not claimed.
+    pub(super) ahead: Option<Ahead>,
+    /// What comes behind that, while it is being read.
+    pub(super) next_page: Option<NextPage>,
     pub(super) marks: Marks,
     /// Claims made and settled so far under this epoch.
     pub(super) claims: i64,

@@ -188,6 +188,8 @@ fn held(row: &PgRow, identity: &Identity, asked: Instant) -> sqlx::Result<Held> 
         lease: Lease::until(asked + identity.lease),
         timeline: row.try_get("timeline")?,
         read,
+        ahead: None,
+        next_page: None,
         marks: Marks::default(),
         claims: 0,
         settled: 0,

@@ -4,6 +4,7 @@
 //! statement of ours runs inside a transaction, so all of it works behind a pooler in transaction mode.
 
 mod admin;
+mod ahead;
 mod connect;
 mod cursor;
 mod enqueue;

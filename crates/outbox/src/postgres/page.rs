@@ -1,23 +1,29 @@
 //! Claiming: pages of the log, and messages that were set aside and are due.
 
+use std::collections::VecDeque;
 use std::time::Duration;
 
 use futures_util::TryStreamExt;
-use sqlx::Row;
+use sqlx::Row as _;
 use sqlx::postgres::PgRow;
-use tokio::time::Instant;
+use tokio::task::{JoinError, JoinHandle};
+use tokio::time::{Instant, timeout};
 
+use super::ahead::{Ahead, Row};
 use super::cursor::{Held, Identity, Page, Place, Token};
 use super::error::classify;
 use super::row;
-use super::window::Snapshot;
-use crate::error::Result;
+use super::window::{Position, Snapshot};
+use crate::error::{Error, ErrorKind, Result};
 use crate::failpoint;
-use crate::message::Message;
 use crate::source::Claim;
 
 /// A page holds no more payload than this, whatever the messages weigh, so that memory stays flat.
 const PAGE_BYTES: usize = 4 * 1024 * 1024;
+
+/// A page is for so many claims, or has so many rows if that is more: a query has its price however little it brings.
+const CLAIMS_AHEAD: usize = 2;
+const ROWS_AHEAD: usize = 100;
 
 /// How often what is set aside is looked at while the log keeps us busy.
 const LOOK_AT_PARKED: Duration = Duration::from_millis(100);
@@ -112,98 +118,182 @@ async fn claim_parked(identity: &Identity, held: &mut Held, limit: usize) -> Res
     let mut found = Found::default();
     let mut rows = query.fetch(&mut *tx);
     while let Some(row) = rows.try_next().await.map_err(failed)? {
-        if !found.add(&row).map_err(failed)? {
+        found.add(&row, false).map_err(failed)?;
+        if !found.is_whole() {
             break;
         }
     }
     drop(rows);
-    if found.messages.is_empty() && !held.has_open_claims() {
+    if found.rows.is_empty() && !held.has_open_claims() {
         let any = sqlx::query(ANY_PARKED).bind(&identity.name).bind(identity.lane()).persistent(false);
         held.has_parked = any.fetch_one(&mut *tx).await.map_err(failed)?.get(0);
     }
     tx.commit().await.map_err(failed)?;
-    if found.messages.is_empty() {
+    if found.rows.is_empty() {
         return Ok(Claim::empty());
     }
-    held.parked_out.extend(found.places.iter().map(|place| place.seq));
-    Ok(found.into_claim(held, None).of_set_aside())
+    held.parked_out.extend(found.rows.iter().map(|row| row.place.seq));
+    Ok(claim_of(found.rows, held, None).of_set_aside())
 }
 
 async fn claim_page(identity: &Identity, held: &mut Held, limit: usize) -> Result<Claim> {
-    let failed = |error| classify(error, format_args!("reading the log for cursor '{}'", identity.name));
-    let rows_wanted = limit.min(held.page_rows).max(1);
-    let read = held.read.clone();
-    let mut tx = identity.pool.begin().await.map_err(failed)?;
-    let query = sqlx::query(LOG)
-        .bind(read.s2.as_ref().map(Snapshot::to_string))
-        .bind(read.s1.to_string())
-        .bind(read.floor)
-        .bind(read.pos)
-        .bind(read.base)
-        .bind(i64::try_from(rows_wanted).unwrap_or(i64::MAX))
-        .bind(identity.lanes())
-        .bind(identity.lane())
-        .bind(held.has_parked)
-        .bind(&identity.name)
-        .bind(read.s1.in_progress_text())
-        .persistent(false);
-    let (mut found, mut window, mut whole) = (Found::default(), read.s2.clone(), true);
-    let mut rows = query.fetch(&mut *tx);
-    while let Some(row) = rows.try_next().await.map_err(failed)? {
-        if window.is_none() {
-            let text: String = row.try_get("s2").map_err(failed)?;
-            window = Some(text.parse().map_err(|error: String| failed(sqlx::Error::Decode(error.into())))?);
-        }
-        if row.try_get::<Option<i64>, _>("seq").map_err(failed)?.is_none() {
-            break;
-        }
-        whole = found.add(&row).map_err(failed)?;
-        found.held.push(row.try_get("held").map_err(failed)?);
-        if !whole {
-            break;
-        }
+    if held.has_parked {
+        // What was set aside since may hold keys that these have.
+        (held.ahead, held.next_page) = (None, None);
     }
-    drop(rows);
-    failpoint::pass("page_read");
-    tx.commit().await.map_err(failed)?;
-    let Some(window) = window else { return Ok(Claim::empty()) };
-    // Heavy messages: ask for fewer the next time, rather than read on and throw away.
-    held.page_rows = if whole { held.page_rows.saturating_mul(2) } else { found.messages.len() };
-    let read = read.opened(&window, &held.marks);
-    let after = match found.places.last() {
-        Some(last) if !whole || found.places.len() >= rows_wanted => read.at(last.seq),
-        _ => read.past(&window, &held.marks),
+    let ahead = held.ahead.take().filter(|ahead| ahead.begins_at(&held.read));
+    let ahead = match ahead {
+        Some(ahead) => Some(ahead),
+        None => next_page(identity, held, limit).await?,
     };
-    held.read = after.clone();
-    if found.messages.is_empty() {
+    let Some(mut ahead) = ahead else { return Ok(Claim::empty()) };
+    let (rows, page) = ahead.take(limit);
+    held.read = page.after.clone();
+    if !held.has_parked && held.next_page.is_none() && ahead.is_followed() {
+        // While these are delivered, so that neither the database nor the sink waits for the other.
+        let request = Request::new(held, ahead.end().clone(), limit);
+        held.next_page = Some(NextPage::start(identity, request));
+    }
+    held.ahead = Some(ahead).filter(|ahead| !ahead.is_empty());
+    if rows.is_empty() {
         return Ok(Claim::empty());
     }
-    Ok(found.into_claim(held, Some(Page { before: read, after })))
+    let flags = rows.iter().map(|row| row.held).collect();
+    Ok(claim_of(rows, held, Some(page)).with_held(flags))
+}
+
+/// The page that begins where the cursor stands: it is being read, or it is read now.
+async fn next_page(identity: &Identity, held: &mut Held, limit: usize) -> Result<Option<Ahead>> {
+    let found = match held.next_page.take().filter(|next| next.request.read == held.read) {
+        Some(next) => next.found().await?,
+        None => Request::new(held, held.read.clone(), limit).find(identity).await?,
+    };
+    let Some((request, found, window)) = found else { return Ok(None) };
+    // Heavy messages: ask for fewer the next time, rather than read on and throw away.
+    held.page_rows = if found.is_whole() { held.page_rows.saturating_mul(2) } else { found.rows.len() };
+    let begin = request.read.opened(&window, &held.marks);
+    let end = match found.rows.back() {
+        Some(last) if !found.is_whole() || found.rows.len() >= request.rows => begin.at(last.place.seq),
+        _ => begin.past(&window, &held.marks),
+    };
+    Ok(Some(Ahead::new(begin, end, found.rows)))
+}
+
+/// A page of the log that is asked for.
+#[derive(Debug, Clone)]
+struct Request {
+    read: Position,
+    rows: usize,
+    has_parked: bool,
+}
+
+impl Request {
+    /// More than is claimed now, unless something is set aside: then what holds a key is known only from one claim to
+    /// the next.
+    fn new(held: &Held, read: Position, limit: usize) -> Self {
+        let ahead = limit.saturating_mul(CLAIMS_AHEAD).max(ROWS_AHEAD);
+        let wanted = if held.has_parked { limit } else { ahead };
+        Self { read, rows: wanted.min(held.page_rows).max(1), has_parked: held.has_parked }
+    }
+
+    /// What is there, and the window that it is of.
+    async fn find(self, identity: &Identity) -> Result<Option<(Self, Found, Snapshot)>> {
+        let failed = |error| classify(error, format_args!("reading the log for cursor '{}'", identity.name));
+        let read = &self.read;
+        let mut tx = identity.pool.begin().await.map_err(failed)?;
+        let query = sqlx::query(LOG)
+            .bind(read.s2.as_ref().map(Snapshot::to_string))
+            .bind(read.s1.to_string())
+            .bind(read.floor)
+            .bind(read.pos)
+            .bind(read.base)
+            .bind(i64::try_from(self.rows).unwrap_or(i64::MAX))
+            .bind(identity.lanes())
+            .bind(identity.lane())
+            .bind(self.has_parked)
+            .bind(&identity.name)
+            .bind(read.s1.in_progress_text())
+            .persistent(false);
+        let (mut found, mut window) = (Found::default(), read.s2.clone());
+        let mut rows = query.fetch(&mut *tx);
+        while let Some(row) = rows.try_next().await.map_err(failed)? {
+            if window.is_none() {
+                let text: String = row.try_get("s2").map_err(failed)?;
+                let wrong = |error: String| failed(sqlx::Error::Decode(error.into()));
+                window = Some(text.parse().map_err(wrong)?);
+            }
+            if row.try_get::<Option<i64>, _>("seq").map_err(failed)?.is_none() {
+                break;
+            }
+            found.add(&row, row.try_get("held").map_err(failed)?).map_err(failed)?;
+            if !found.is_whole() {
+                break;
+            }
+        }
+        drop(rows);
+        failpoint::pass("page_read");
+        tx.commit().await.map_err(failed)?;
+        Ok(window.map(|window| (self, found, window)))
+    }
+}
+
+/// The page that follows, while it is being read.
+///
+/// One that is not wanted any more is read to its end, rather than left in the midst of a transaction.
+#[derive(Debug)]
+pub(super) struct NextPage {
+    request: Request,
+    task: JoinHandle<Result<Option<(Request, Found, Snapshot)>>>,
+}
+
+impl NextPage {
+    fn start(identity: &Identity, request: Request) -> Self {
+        let (identity, asked) = (identity.clone(), request.clone());
+        let task = tokio::spawn(async move {
+            let silent = |_| {
+                let what = format!("reading ahead on cursor '{}' took too long", identity.name);
+                Err(Error::new(ErrorKind::Timeout, what))
+            };
+            timeout(identity.lease, asked.find(&identity)).await.unwrap_or_else(silent)
+        });
+        Self { request, task }
+    }
+
+    async fn found(self) -> Result<Option<(Request, Found, Snapshot)>> {
+        let ended = |error: JoinError| {
+            let what = "reading ahead ended";
+            Err(Error::new(ErrorKind::Unexpected, what).caused_by(error))
+        };
+        self.task.await.unwrap_or_else(ended)
+    }
 }
 
 /// Messages as they come from a query.
-#[derive(Default)]
+#[derive(Debug, Default)]
 struct Found {
-    messages: Vec<Message>,
-    places: Vec<Place>,
-    held: Vec<bool>,
+    rows: VecDeque<Row>,
     bytes: usize,
 }
 
 impl Found {
-    /// Adds a row; tells whether there is room for more.
-    fn add(&mut self, row: &PgRow) -> sqlx::Result<bool> {
+    fn add(&mut self, row: &PgRow, held: bool) -> sqlx::Result<()> {
         let message = row::message(row)?;
         let (seq, attempts) = (row.try_get("seq")?, row.try_get("attempts")?);
         self.bytes += message.payload.len();
-        self.places.push(Place { seq, key: message.key.clone(), attempts });
-        self.messages.push(message);
-        Ok(self.bytes < PAGE_BYTES)
+        let place = Place { seq, key: message.key.clone(), attempts };
+        self.rows.push_back(Row { message, place, held });
+        Ok(())
     }
 
-    fn into_claim(self, held: &mut Held, page: Option<Page>) -> Claim {
-        held.claims += 1;
-        let token = Token { epoch: held.epoch, number: held.claims, rows: self.places, page };
-        Claim::new(self.messages, token).with_held(self.held).with_lease(held.lease.clone())
+    /// Whether there was room for all that were asked for.
+    fn is_whole(&self) -> bool {
+        self.bytes < PAGE_BYTES
     }
+}
+
+fn claim_of(rows: impl IntoIterator<Item = Row>, held: &mut Held, page: Option<Page>) -> Claim {
+    held.claims += 1;
+    let (messages, rows) = rows.into_iter().map(|row| (row.message, row.place)).unzip();
+    let token = Token { epoch: held.epoch, number: held.claims, rows, page };
+    Claim::new(messages, token).with_lease(held.lease.clone())
 }

@@ -34,7 +34,7 @@ const AT_A_TIME: u32 = 8;
 const TOGETHER: u32 = 100;
 
 /// Of Kafka, which takes a batch of a partition in one request: the more, the fewer requests.
-const TO_A_TOPIC: u32 = 1_000;
+const TO_A_TOPIC: u32 = 2_000;
 
 impl Checker<'_> {
     pub(super) fn pipe(

@@ -1,5 +1,6 @@
 //! PostgreSQL: the suites, directly and through a pooler, and what only this backend promises.
 
+mod ahead;
 mod failover;
 mod looking;
 mod reading;
