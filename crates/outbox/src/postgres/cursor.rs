@@ -56,11 +56,11 @@ pub(super) struct Held {
     pub(super) lease: Lease,
     /// The history of the server; it changes when a standby takes over, and then our snapshots mean nothing.
     pub(super) timeline: String,
-    /// Where reading goes on; ahead of what is settled.
+    /// Where claiming goes on; ahead of what is settled. This is what is written down, never more.
     pub(super) read: Position,
     /// What was read beyond that, and is not claimed.
     pub(super) ahead: Option<Ahead>,
-    /// What comes behind that, while it is being read.
+    /// What comes behind that, being read or read already.
     pub(super) next_page: Option<NextPage>,
     pub(super) marks: Marks,
     /// Claims made and settled so far under this epoch.

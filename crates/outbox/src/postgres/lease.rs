@@ -198,7 +198,8 @@ fn held(row: &PgRow, identity: &Identity, asked: Instant) -> sqlx::Result<Held> 
         has_parked: row.try_get("has_parked")?,
         looked_at_parked: None,
         parked_last: false,
-        page_rows: usize::MAX,
+        // Nobody knows yet what messages weigh.
+        page_rows: super::page::ROWS_AHEAD,
     })
 }
 

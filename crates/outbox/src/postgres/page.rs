@@ -4,26 +4,26 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use futures_util::TryStreamExt;
-use sqlx::Row as _;
-use sqlx::postgres::PgRow;
-use tokio::task::{JoinError, JoinHandle};
+use sqlx::Row;
+use sqlx::postgres::{PgPool, PgRow};
+use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout};
 
-use super::ahead::{Ahead, Row};
+use super::ahead::{Ahead, Entry};
 use super::cursor::{Held, Identity, Page, Place, Token};
 use super::error::classify;
 use super::row;
 use super::window::{Position, Snapshot};
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, Result};
 use crate::failpoint;
 use crate::source::Claim;
 
-/// A page holds no more payload than this, whatever the messages weigh, so that memory stays flat.
+/// A page holds no more bytes than this, whatever the messages weigh, so that memory stays flat.
 const PAGE_BYTES: usize = 4 * 1024 * 1024;
 
-/// A page is for so many claims, or has so many rows if that is more: a query has its price however little it brings.
+/// A page is for so many claims, or more until it has so many rows: a query has its price however little it brings.
 const CLAIMS_AHEAD: usize = 2;
-const ROWS_AHEAD: usize = 100;
+pub(super) const ROWS_AHEAD: usize = 100;
 
 /// How often what is set aside is looked at while the log keeps us busy.
 const LOOK_AT_PARKED: Duration = Duration::from_millis(100);
@@ -124,19 +124,20 @@ async fn claim_parked(identity: &Identity, held: &mut Held, limit: usize) -> Res
         }
     }
     drop(rows);
-    if found.rows.is_empty() && !held.has_open_claims() {
+    if found.entries.is_empty() && !held.has_open_claims() {
         let any = sqlx::query(ANY_PARKED).bind(&identity.name).bind(identity.lane()).persistent(false);
         held.has_parked = any.fetch_one(&mut *tx).await.map_err(failed)?.get(0);
     }
     tx.commit().await.map_err(failed)?;
-    if found.rows.is_empty() {
+    if found.entries.is_empty() {
         return Ok(Claim::empty());
     }
-    held.parked_out.extend(found.rows.iter().map(|row| row.place.seq));
-    Ok(claim_of(found.rows, held, None).of_set_aside())
+    held.parked_out.extend(found.entries.iter().map(|entry| entry.place.seq));
+    Ok(claim_of(found.entries, held, None).of_set_aside())
 }
 
 async fn claim_page(identity: &Identity, held: &mut Held, limit: usize) -> Result<Claim> {
+    let limit = limit.max(1);
     if held.has_parked {
         // What was set aside since may hold keys that these have.
         (held.ahead, held.next_page) = (None, None);
@@ -147,36 +148,57 @@ async fn claim_page(identity: &Identity, held: &mut Held, limit: usize) -> Resul
         None => next_page(identity, held, limit).await?,
     };
     let Some(mut ahead) = ahead else { return Ok(Claim::empty()) };
-    let (rows, page) = ahead.take(limit);
+    let (entries, page) = ahead.take(limit);
     held.read = page.after.clone();
-    if !held.has_parked && held.next_page.is_none() && ahead.is_followed() {
+    let is_low = ahead.len() <= limit.max(ROWS_AHEAD / 2);
+    if is_low
+        && !held.has_parked
+        && held.next_page.is_none()
+        && ahead.is_followed()
+        && has_room(&identity.pool)
+    {
         // While these are delivered, so that neither the database nor the sink waits for the other.
         let request = Request::new(held, ahead.end().clone(), limit);
         held.next_page = Some(NextPage::start(identity, request));
     }
-    held.ahead = Some(ahead).filter(|ahead| !ahead.is_empty());
-    if rows.is_empty() {
+    held.ahead = Some(ahead).filter(|ahead| ahead.len() > 0);
+    if entries.is_empty() {
         return Ok(Claim::empty());
     }
-    let flags = rows.iter().map(|row| row.held).collect();
-    Ok(claim_of(rows, held, Some(page)).with_held(flags))
+    let flags = entries.iter().map(|entry| entry.held).collect();
+    Ok(claim_of(entries, held, Some(page)).with_held(flags))
 }
 
-/// The page that begins where the cursor stands: it is being read, or it is read now.
+/// Whether a read of ours would keep nobody else from a connection.
+fn has_room(pool: &PgPool) -> bool {
+    pool.num_idle() > 0 || pool.size() < pool.options().get_max_connections()
+}
+
+/// The page that begins where the cursor stands: one that was begun before, or it is read now.
 async fn next_page(identity: &Identity, held: &mut Held, limit: usize) -> Result<Option<Ahead>> {
-    let found = match held.next_page.take().filter(|next| next.request.read == held.read) {
-        Some(next) => next.found().await?,
-        None => Request::new(held, held.read.clone(), limit).find(identity).await?,
+    let begun = held.next_page.take().filter(|next| next.request.read == held.read);
+    let found = match begun {
+        Some(next) => next.found().await,
+        None => None,
     };
-    let Some((request, found, window)) = found else { return Ok(None) };
+    let (request, found) = match found {
+        Some(found) => found,
+        None => {
+            let request = Request::new(held, held.read.clone(), limit);
+            let found = request.find(identity).await?;
+            (request, found)
+        }
+    };
+    let Some(window) = &found.window else { return Ok(None) };
     // Heavy messages: ask for fewer the next time, rather than read on and throw away.
-    held.page_rows = if found.is_whole() { held.page_rows.saturating_mul(2) } else { found.rows.len() };
-    let begin = request.read.opened(&window, &held.marks);
-    let end = match found.rows.back() {
-        Some(last) if !found.is_whole() || found.rows.len() >= request.rows => begin.at(last.place.seq),
-        _ => begin.past(&window, &held.marks),
+    let count = found.entries.len();
+    held.page_rows = if found.is_whole() { held.page_rows.saturating_mul(2) } else { count };
+    let begin = request.read.opened(window, &held.marks);
+    let end = match found.entries.back() {
+        Some(last) if !found.is_whole() || count >= request.rows => begin.at(last.place.seq),
+        _ => begin.past(window, &held.marks),
     };
-    Ok(Some(Ahead::new(begin, end, found.rows)))
+    Ok(Some(Ahead::new(begin, end, found.entries)))
 }
 
 /// A page of the log that is asked for.
@@ -188,16 +210,15 @@ struct Request {
 }
 
 impl Request {
-    /// More than is claimed now, unless something is set aside: then what holds a key is known only from one claim to
-    /// the next.
+    /// Rows for several claims, unless something is set aside: then what holds a key is known only from one claim to the
+    /// next.
     fn new(held: &Held, read: Position, limit: usize) -> Self {
-        let ahead = limit.saturating_mul(CLAIMS_AHEAD).max(ROWS_AHEAD);
-        let wanted = if held.has_parked { limit } else { ahead };
-        Self { read, rows: wanted.min(held.page_rows).max(1), has_parked: held.has_parked }
+        let claims = if held.has_parked { 1 } else { CLAIMS_AHEAD.max(ROWS_AHEAD.div_ceil(limit)) };
+        let rows = limit.saturating_mul(claims).min(held.page_rows).max(1);
+        Self { read, rows, has_parked: held.has_parked }
     }
 
-    /// What is there, and the window that it is of.
-    async fn find(self, identity: &Identity) -> Result<Option<(Self, Found, Snapshot)>> {
+    async fn find(&self, identity: &Identity) -> Result<Found> {
         let failed = |error| classify(error, format_args!("reading the log for cursor '{}'", identity.name));
         let read = &self.read;
         let mut tx = identity.pool.begin().await.map_err(failed)?;
@@ -214,13 +235,13 @@ impl Request {
             .bind(&identity.name)
             .bind(read.s1.in_progress_text())
             .persistent(false);
-        let (mut found, mut window) = (Found::default(), read.s2.clone());
+        let mut found = Found { window: read.s2.clone(), ..Found::default() };
         let mut rows = query.fetch(&mut *tx);
         while let Some(row) = rows.try_next().await.map_err(failed)? {
-            if window.is_none() {
+            if found.window.is_none() {
                 let text: String = row.try_get("s2").map_err(failed)?;
                 let wrong = |error: String| failed(sqlx::Error::Decode(error.into()));
-                window = Some(text.parse().map_err(wrong)?);
+                found.window = Some(text.parse().map_err(wrong)?);
             }
             if row.try_get::<Option<i64>, _>("seq").map_err(failed)?.is_none() {
                 break;
@@ -233,55 +254,56 @@ impl Request {
         drop(rows);
         failpoint::pass("page_read");
         tx.commit().await.map_err(failed)?;
-        Ok(window.map(|window| (self, found, window)))
+        Ok(found)
     }
 }
 
-/// The page that follows, while it is being read.
+/// The page that follows what was read, begun before anybody claims of it.
 ///
-/// One that is not wanted any more is read to its end, rather than left in the midst of a transaction.
+/// One that is not wanted any more goes on until it is read, rather than to be left in the midst of a transaction.
 #[derive(Debug)]
 pub(super) struct NextPage {
     request: Request,
-    task: JoinHandle<Result<Option<(Request, Found, Snapshot)>>>,
+    task: JoinHandle<Option<Found>>,
 }
 
 impl NextPage {
     fn start(identity: &Identity, request: Request) -> Self {
         let (identity, asked) = (identity.clone(), request.clone());
         let task = tokio::spawn(async move {
-            let silent = |_| {
-                let what = format!("reading ahead on cursor '{}' took too long", identity.name);
-                Err(Error::new(ErrorKind::Timeout, what))
+            let found = timeout(identity.lease, asked.find(&identity)).await.ok()?;
+            let told = |error: &Error| {
+                tracing::debug!(cursor = identity.name, error = error.chain(), "could not read ahead");
             };
-            timeout(identity.lease, asked.find(&identity)).await.unwrap_or_else(silent)
+            found.inspect_err(told).ok()
         });
         Self { request, task }
     }
 
-    async fn found(self) -> Result<Option<(Request, Found, Snapshot)>> {
-        let ended = |error: JoinError| {
-            let what = "reading ahead ended";
-            Err(Error::new(ErrorKind::Unexpected, what).caused_by(error))
-        };
-        self.task.await.unwrap_or_else(ended)
+    /// None if it came to nothing. That was then: whoever needs the page now asks for it again, and hears what is wrong now.
+    async fn found(self) -> Option<(Request, Found)> {
+        let found = self.task.await.ok().flatten()?;
+        Some((self.request, found))
     }
 }
 
 /// Messages as they come from a query.
 #[derive(Debug, Default)]
 struct Found {
-    rows: VecDeque<Row>,
+    entries: VecDeque<Entry>,
     bytes: usize,
+    /// The window that they are of.
+    window: Option<Snapshot>,
 }
 
 impl Found {
     fn add(&mut self, row: &PgRow, held: bool) -> sqlx::Result<()> {
         let message = row::message(row)?;
         let (seq, attempts) = (row.try_get("seq")?, row.try_get("attempts")?);
-        self.bytes += message.payload.len();
+        let headers = message.headers.iter().map(|(name, value)| name.len() + value.len());
+        self.bytes += message.payload.len() + headers.sum::<usize>();
         let place = Place { seq, key: message.key.clone(), attempts };
-        self.rows.push_back(Row { message, place, held });
+        self.entries.push_back(Entry { message, place, held });
         Ok(())
     }
 
@@ -291,9 +313,9 @@ impl Found {
     }
 }
 
-fn claim_of(rows: impl IntoIterator<Item = Row>, held: &mut Held, page: Option<Page>) -> Claim {
+fn claim_of(entries: impl IntoIterator<Item = Entry>, held: &mut Held, page: Option<Page>) -> Claim {
     held.claims += 1;
-    let (messages, rows) = rows.into_iter().map(|row| (row.message, row.place)).unzip();
+    let (messages, rows) = entries.into_iter().map(|entry| (entry.message, entry.place)).unzip();
     let token = Token { epoch: held.epoch, number: held.claims, rows, page };
     Claim::new(messages, token).with_lease(held.lease.clone())
 }

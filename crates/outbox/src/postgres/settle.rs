@@ -195,6 +195,7 @@ pub(super) async fn settle(
     }
     if let Some(position) = position.filter(|_| count < verdicts.len()) {
         held.read = position;
+        (held.ahead, held.next_page) = (None, None);
     }
     Ok(())
 }
