@@ -25,7 +25,13 @@ const FOREIGN: &str = "
     select name from outbox.cursors where system_id <> (select system_identifier from pg_control_system()) limit 1";
 
 /// Rows that came with a restore have ids of another server; 3 is a transaction that every snapshot shows.
-const MAKE_NATIVE: &str = "update outbox.messages set xid = '3' where seq between $1 and $2 and xid <> '3'";
+///
+/// They end where the first cursor began afresh. What was written between that and the `base` of a later one has ids of this
+/// server, by which the first one knows that it has not read them.
+const MAKE_NATIVE: &str = "
+    update outbox.messages set xid = '3'
+    where seq between $1 and $2 and xid <> '3'
+      and seq <= (select min(base) from outbox.cursors where base > 0)";
 
 const OLDEST: &str = "select min(xid::text::bigint)::text as xid from outbox.messages where seq >= $1";
 const LOWEST: &str = "select min(seq) as seq from outbox.messages where xid >= $1::text::xid8 and seq > $2";

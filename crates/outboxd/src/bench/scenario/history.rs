@@ -25,6 +25,10 @@ pub(super) async fn history(bench: &Bench<'_>) -> anyhow::Result<Vec<Run>> {
 async fn live(bench: &Bench<'_>, log: &Log) -> anyhow::Result<()> {
     let mut job = log.job();
     job.sink = "metrics = [{ counter = \"bench_total\" }]".to_owned();
+    // A handler gets a hundred at a time unless somebody says so; this one is not what is measured.
+    if !bench.args.pipe.iter().any(|line| line.trim_start().starts_with("batch")) {
+        job.pipe.push_str("\nbatch = 2000");
+    }
     let mut relay = Relay::start(bench, &job).await?;
     let mut next = 0;
     while next < bench.args.history {
