@@ -38,7 +38,7 @@ use crate::cli::output::Output;
 use crate::trouble::{Exit, Trouble};
 use choice::{choose, left_to_hooks, obstacle};
 use fault::Fault;
-use place::{Folder, LANE_WINDOW, LEASE, Network, Servers, WINDOW};
+use place::{CALM_LEASE, Folder, LANE_WINDOW, LEASE, Network, Servers, WINDOW};
 use report::{Failed, Report};
 use schedule::{Schedule, Step};
 use stage::Stage;
@@ -79,10 +79,11 @@ pub async fn verify(args: &VerifyArgs, config: Option<&Path>, output: &mut Outpu
         left_out.extend(left_to_hooks(&servers, &args.hooks));
     }
     let began = Instant::now();
-    let stage = Stage::set(&folder, servers, network, args, seed).await?;
-    let mut tally = Tally::default();
     let is_calm = choice.faults.is_empty();
-    let schedule = Schedule::new(seed, &choice.faults, LEASE);
+    let lease = if is_calm { CALM_LEASE } else { LEASE };
+    let stage = Stage::set(&folder, servers, network, args, seed, lease).await?;
+    let mut tally = Tally::default();
+    let schedule = Schedule::new(seed, &choice.faults, lease);
     let broken = break_things(&stage, schedule, args, &interrupted, output, &mut tally).await;
     let ended = match broken {
         Ok(()) => stage.finish(output).await,

@@ -22,6 +22,9 @@ use crate::trouble::{Exit, Trouble};
 /// So short that a relay that is gone is soon replaced, and so long that a busy machine keeps it.
 pub(super) const LEASE: Duration = Duration::from_millis(1500);
 
+/// Where nothing is broken nobody has to be replaced: as by default, so that a machine that is far too busy keeps it, too.
+pub(super) const CALM_LEASE: Duration = Duration::from_secs(30);
+
 /// Relays share these by key.
 pub(super) const LANES: u64 = 4;
 const BATCH: u64 = 20;
@@ -227,16 +230,23 @@ pub(super) fn write_config(
     servers: &Servers,
     network: &Network,
     names: &Names,
+    lease: Duration,
 ) -> anyhow::Result<PathBuf> {
     let path = folder.join("verify.toml");
     let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path)?;
-    file.write_all(config(folder, servers, network, names)?.as_bytes())?;
+    file.write_all(config(folder, servers, network, names, lease)?.as_bytes())?;
     Ok(path)
 }
 
-fn config(folder: &Path, servers: &Servers, network: &Network, names: &Names) -> anyhow::Result<String> {
+fn config(
+    folder: &Path,
+    servers: &Servers,
+    network: &Network,
+    names: &Names,
+    lease: Duration,
+) -> anyhow::Result<String> {
     let mut text = format!("# Made by `outboxd verify`.\n{}", connection("db", &servers.database, network)?);
-    let timeout = LEASE.as_millis() / 2;
+    let timeout = lease.as_millis() / 2;
     let (sink, effects_from) = match &servers.broker {
         None => (format!("file = {}", quoted(&lines(folder).display().to_string())), "log"),
         Some(broker) => {
@@ -260,7 +270,7 @@ fn config(folder: &Path, servers: &Servers, network: &Network, names: &Names) ->
     // So many attempts that nothing is dead, whatever happens: a dead message counts as lost here.
     let patience = format!(
         "lanes = {LANES}\nlease = \"{}ms\"\nattempts = 1000\nretry_first = \"100ms\"\nretry_most = \"1s\"\n",
-        LEASE.as_millis()
+        lease.as_millis()
     );
     text += &format!("[pipes.relay]\nfrom = \"log\"\nto = \"recorded\"\n{common}{patience}\n");
     text += &format!("[pipes.effects]\nfrom = \"{effects_from}\"\nto = \"effects\"\n{common}");

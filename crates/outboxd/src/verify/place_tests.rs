@@ -44,7 +44,7 @@ async fn the_relays_get_a_configuration_without_mistakes_that_leads_through_the_
             broker: broker.map(|broker| connection("events", broker)),
         };
         let network = Network::before(&servers, None).await.expect("it is there");
-        let text = config(folder.path(), &servers, &network, &names).expect("it is there");
+        let text = config(folder.path(), &servers, &network, &names, LEASE).expect("it is there");
         let parsed = Plan::parse(Path::new("verify.toml"), &text, &|_| None);
         let plan = parsed.unwrap_or_else(|mistakes| panic!("{mistakes:?}\n{text}")).plan;
         assert_eq!(plan.pipes.len(), 2);

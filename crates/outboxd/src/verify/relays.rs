@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs::OpenOptions;
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::Mutex as PlainMutex;
@@ -174,6 +175,8 @@ impl Relays {
         let number = slot.number;
         match timeout(END, child.wait()).await {
             Ok(Ok(status)) if status.success() || !must_end_well => {}
+            // The signal itself was its end: it did not listen yet, so it has begun nothing that it could end well.
+            Ok(Ok(status)) if status.signal() == Some(Signal::TERM.as_raw()) => return false,
             Ok(Ok(status)) => {
                 self.note_bad_end(format!(
                     "relay {number} was stopped by SIGTERM and ended with {status}; see relay-{number}.log"

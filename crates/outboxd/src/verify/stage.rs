@@ -87,6 +87,7 @@ impl Stage {
         network: Network,
         args: &VerifyArgs,
         seed: u64,
+        lease: Duration,
     ) -> anyhow::Result<Self> {
         let run = Run::new(rand::random());
         let is_embedded = servers.database.sqlite_file().is_some_and(|file| file.starts_with(folder.path()));
@@ -100,7 +101,7 @@ impl Stage {
             }
             None => None,
         };
-        let config = write_config(folder.path(), &servers, &network, &names)?;
+        let config = write_config(folder.path(), &servers, &network, &names, lease)?;
         log.prepare().await?;
         let ledger = Arc::new(Mutex::new(Ledger::new(run)));
         let relays = Relays::new(folder.path(), &config)?;

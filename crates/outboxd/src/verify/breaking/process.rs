@@ -11,7 +11,7 @@ use super::Scene;
 use crate::verify::log::Log;
 
 /// Why a fault has met nobody.
-const NOBODY: &str = "the relay had ended already";
+const NOBODY: &str = "the relay had ended already, or was not up yet";
 
 /// SIGKILL, and another takes its place.
 pub(super) async fn kill(scene: &Scene, choice: u64) -> anyhow::Result<()> {
