@@ -137,7 +137,9 @@ async fn claim_parked(identity: &Identity, held: &mut Held, limit: usize) -> Res
 }
 
 async fn claim_page(identity: &Identity, held: &mut Held, limit: usize) -> Result<Claim> {
-    let limit = limit.max(1);
+    if limit == 0 {
+        return Ok(Claim::empty());
+    }
     if held.has_parked {
         // What was set aside since may hold keys that these have.
         (held.ahead, held.next_page) = (None, None);
@@ -301,7 +303,8 @@ impl Found {
         let message = row::message(row)?;
         let (seq, attempts) = (row.try_get("seq")?, row.try_get("attempts")?);
         let headers = message.headers.iter().map(|(name, value)| name.len() + value.len());
-        self.bytes += message.payload.len() + headers.sum::<usize>();
+        let names = message.kind.len() + message.key.as_ref().map_or(0, String::len);
+        self.bytes += message.payload.len() + headers.sum::<usize>() + names;
         let place = Place { seq, key: message.key.clone(), attempts };
         self.entries.push_back(Entry { message, place, held });
         Ok(())

@@ -26,12 +26,13 @@ const FOREIGN: &str = "
 
 /// Rows that came with a restore have ids of another server; 3 is a transaction that every snapshot shows.
 ///
-/// They end where the first cursor began afresh. What was written between that and the `base` of a later one has ids of this
-/// server, by which the first one knows that it has not read them.
+/// Rows that were written since have ids of this server, and stand below the `base` of whoever began afresh later. By its id
+/// somebody else may know that it has not read one: that row stays as it is.
 const MAKE_NATIVE: &str = "
-    update outbox.messages set xid = '3'
-    where seq between $1 and $2 and xid <> '3'
-      and seq <= (select min(base) from outbox.cursors where base > 0)";
+    update outbox.messages m set xid = '3'
+    where seq between $1 and $2 and xid <> '3' and not exists (
+        select from outbox.cursors c
+        where m.seq > c.base and pg_visible_in_snapshot('3', c.s1) and not pg_visible_in_snapshot(m.xid, c.s1))";
 
 const OLDEST: &str = "select min(xid::text::bigint)::text as xid from outbox.messages where seq >= $1";
 const LOWEST: &str = "select min(seq) as seq from outbox.messages where xid >= $1::text::xid8 and seq > $2";

@@ -36,6 +36,9 @@ const TOGETHER: u32 = 100;
 /// Of Kafka, which takes a batch of a partition in one request: the more, the fewer requests.
 const TO_A_TOPIC: u32 = 2_000;
 
+/// From a mapped table, of which no claim is bounded by its bytes.
+const TABLE_TO_A_TOPIC: u32 = 1_000;
+
 impl Checker<'_> {
     pub(super) fn pipe(
         &self,
@@ -50,7 +53,7 @@ impl Checker<'_> {
         let source = config.from.as_ref().map(|from| self.find(&whose, "from", from, sources, "source"));
         let sink = config.to.as_ref().map(|to| self.find(&whose, "to", to, sinks, "sink"));
         let (source, sink) = (source??, sink??);
-        pace(&mut config, &sink.target);
+        pace(&mut config, &source.layout, &sink.target);
         let place = places.sources.get(&source.name).copied().unwrap_or(config.place);
         match &source.layout {
             Layout::Log(options) => self.log_pipe(&mut config, source, options, sink, place),
@@ -125,7 +128,7 @@ impl Checker<'_> {
 
 /// How many messages go together, and how many deliveries at a time, where the pipe does not say: by what the
 /// sink does with them.
-fn pace(config: &mut PipeConfig, target: &Target) {
+fn pace(config: &mut PipeConfig, layout: &Layout, target: &Target) {
     let (batch, concurrency) = match target {
         Target::Http(_) | Target::Mail(..) => (1, AT_A_TIME),
         Target::Sql(connection, _) | Target::ErrorLog(connection, _) if connection.kind == Kind::Sqlite => {
@@ -135,7 +138,10 @@ fn pace(config: &mut PipeConfig, target: &Target) {
         Target::Sql(..) | Target::ErrorLog(..) | Target::Metrics(_) => {
             (TOGETHER, PipeOptions::default().concurrency)
         }
-        Target::Topic(..) => (TO_A_TOPIC, PipeOptions::default().concurrency),
+        Target::Topic(..) => {
+            let batch = if matches!(layout, Layout::Table(_)) { TABLE_TO_A_TOPIC } else { TO_A_TOPIC };
+            (batch, PipeOptions::default().concurrency)
+        }
         Target::Exchange(..) | Target::Stdout | Target::File(_) => return,
     };
     let (sets_batch, sets_depth) = (config.set("batch").is_some(), config.set("depth").is_some());

@@ -174,9 +174,9 @@ impl Relays {
         send(&child, Signal::TERM);
         let number = slot.number;
         match timeout(END, child.wait()).await {
-            Ok(Ok(status)) if status.success() || !must_end_well => {}
             // The signal itself was its end: it did not listen yet, so it has begun nothing that it could end well.
             Ok(Ok(status)) if status.signal() == Some(Signal::TERM.as_raw()) => return false,
+            Ok(Ok(status)) if status.success() || !must_end_well => {}
             Ok(Ok(status)) => {
                 self.note_bad_end(format!(
                     "relay {number} was stopped by SIGTERM and ended with {status}; see relay-{number}.log"
