@@ -16,10 +16,12 @@ mod report;
 mod scenario;
 mod way;
 
+use std::fmt::Display;
 use std::path::Path;
 
 use anyhow::{Context as _, anyhow};
 
+use indicatif::ProgressBar;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::cli::args::{BenchArgs, Scenario};
@@ -40,9 +42,22 @@ struct Bench<'b> {
     args: &'b BenchArgs,
     /// The processes of the broker, if they are on this machine.
     broker: Option<Server>,
+    output: &'b Output,
+    progress: &'b ProgressBar,
+    /// What is measured, in words.
+    step: &'b str,
 }
 
 impl Bench<'_> {
+    /// Tells how far what takes minutes has come.
+    fn tell(&self, words: impl Display) {
+        let words = format!("{}: {words}", self.step);
+        if self.progress.is_hidden() {
+            self.output.note(&words);
+        }
+        self.progress.set_message(words);
+    }
+
     fn folder(&self) -> &Path {
         self.ground.folder.path()
     }
@@ -108,7 +123,6 @@ async fn measure(
     let rounds = |scenario: Scenario| if scenario::is_repeated(scenario) { args.rounds } else { 1 };
     let progress = progress::steps(steps.iter().map(|(scenario, _)| u64::from(rounds(*scenario))).sum());
     for (scenario, way) in steps {
-        let bench = Bench { ground, way, load, args, broker: way.server() };
         let mut all = Vec::new();
         for round in 1..=rounds(scenario) {
             let (name, from, to) = (scenario.as_str(), ground.database.name(), to(scenario, way));
@@ -116,7 +130,9 @@ async fn measure(
             if progress.is_hidden() {
                 output.note(&step);
             }
-            progress.set_message(step);
+            progress.set_message(step.clone());
+            let (broker, step, progress) = (way.server(), step.as_str(), &progress);
+            let bench = Bench { ground, way, load, args, broker, output, progress, step };
             all.push(scenario::measure(scenario, &bench).await?);
             progress.inc(1);
         }

@@ -74,6 +74,20 @@ fn on_sqlite_every_scenario_tells_its_figures() {
 }
 
 #[test]
+fn what_takes_long_tells_how_far_it_has_come() {
+    let program = Program::new();
+    let mut args = vec!["bench", "--scenario", "history,backlog", "--history", "700", "--backlog", "600"];
+    args.extend(SMALL);
+    let run = program.run(&args);
+    assert_eq!(run.code, 0, "{}", run.stderr);
+    for words in
+        ["700 of 700 were written, carried and removed", "writing 600 messages, of which 300 will be carried"]
+    {
+        assert!(run.stderr.contains(words), "{}", run.stderr);
+    }
+}
+
+#[test]
 fn people_get_a_table() {
     let program = Program::new();
     let mut args = vec!["bench", "--scenario", "idle"];

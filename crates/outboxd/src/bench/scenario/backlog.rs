@@ -11,6 +11,7 @@ pub(super) async fn backlog(bench: &Bench<'_>) -> anyhow::Result<Vec<Run>> {
     let mut with_few = carry(bench, &log, bench.load, &format!("{few} waiting")).await?;
     with_few.role = Role::Limit;
     let log = bench.ground.database.fresh().await?;
+    bench.tell(format_args!("writing {many} messages, of which {few} will be carried"));
     log.fill(bench.load.of(many), 0).await?;
     let with_many = carry_some(bench, &log, bench.load, &format!("{many} waiting")).await?;
     Ok(vec![with_few, with_many])

@@ -25,6 +25,7 @@ pub(super) async fn blocked(bench: &Bench<'_>) -> anyhow::Result<Vec<Run>> {
     relay.until(1, async || log.delivered().await).await?;
 
     gate.set(false);
+    bench.tell(format_args!("it takes nothing for {} s", bench.args.seconds));
     let watch = Watch::relay(bench, &relay).await;
     tokio::time::sleep(Duration::from_secs(bench.args.seconds)).await;
     relay.check()?;

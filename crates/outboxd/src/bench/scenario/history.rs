@@ -37,6 +37,7 @@ async fn live(bench: &Bench<'_>, log: &Log) -> anyhow::Result<()> {
         next += step;
         relay.until(next, async || log.delivered().await).await?;
         log.purge().await?;
+        bench.tell(format_args!("{next} of {} were written, carried and removed", bench.args.history));
     }
     relay.stop().await
 }
