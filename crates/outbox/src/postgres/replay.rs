@@ -24,15 +24,15 @@ const LOCK: &str =
 const FOREIGN: &str = "
     select name from outbox.cursors where system_id <> (select system_identifier from pg_control_system()) limit 1";
 
-/// Rows that came with a restore have ids of another server; 3 is a transaction that every snapshot shows.
+/// Rows that came with a restore have ids of another server; 3 is a transaction that every snapshot of a server shows.
 ///
 /// Rows that were written since have ids of this server, and stand below the `base` of whoever began afresh later. By its id
-/// somebody else may know that it has not read one: that row stays as it is.
+/// somebody else may know that it has not read one: that row stays as it is. (Also if what they have done does not show 3
+/// either: the window that they read does, and what it shows is done when it ends.)
 const MAKE_NATIVE: &str = "
     update outbox.messages m set xid = '3'
     where seq between $1 and $2 and xid <> '3' and not exists (
-        select from outbox.cursors c
-        where m.seq > c.base and pg_visible_in_snapshot('3', c.s1) and not pg_visible_in_snapshot(m.xid, c.s1))";
+        select from outbox.cursors c where m.seq > c.base and not pg_visible_in_snapshot(m.xid, c.s1))";
 
 const OLDEST: &str = "select min(xid::text::bigint)::text as xid from outbox.messages where seq >= $1";
 const LOWEST: &str = "select min(seq) as seq from outbox.messages where xid >= $1::text::xid8 and seq > $2";
@@ -42,6 +42,11 @@ const COUNT: &str = "
     select count(*) from outbox.messages m
     where seq > $2 and not pg_visible_in_snapshot(xid, $1::text::pg_snapshot)
       and ($3::int = 1 or outbox.lane_of(key, seq, $3::int) = $4)";
+
+/// The rows that will come if the replay reaches back past a restore: all of them.
+const COUNT_ALL: &str = "
+    select count(*) from outbox.messages
+    where seq >= $1 and ($2::int = 1 or outbox.lane_of(key, seq, $2::int) = $3)";
 
 const UNPARK: &str = "
     delete from outbox.parked p using outbox.messages m
@@ -72,9 +77,21 @@ impl Outbox {
         let Some(first) = first(&mut tx, from).await? else { return Ok(0) };
         let mut count = 0;
         for lane in &lanes {
-            let base: i64 = lane.get("base");
+            let (base, lanes, number): (i64, i32, i32) =
+                (lane.get("base"), lane.get("lanes"), lane.get("lane"));
             if first <= base {
-                make_native(&mut tx, first, base).await?;
+                refuse_foreign(&mut tx).await?;
+            }
+            if first <= base && dry_run {
+                // Who only looks does not write either: on a large log that takes long.
+                let counted = sqlx::query(COUNT_ALL).bind(first).bind(lanes).bind(number).persistent(false);
+                let counted = counted.fetch_one(&mut *tx).await.map_err(failed)?;
+                count += u64::try_from(counted.get::<i64, _>(0)).unwrap_or(0);
+                continue;
+            }
+            if first <= base {
+                let native = sqlx::query(MAKE_NATIVE).bind(first).bind(base).persistent(false);
+                native.execute(&mut *tx).await.map_err(failed)?;
             }
             let oldest: Option<String> = sqlx::query(OLDEST)
                 .bind(first)
@@ -90,20 +107,19 @@ impl Outbox {
                 .map_err(|error: String| failed(sqlx::Error::Decode(error.into())))?;
             let target =
                 Target::new(&mut tx, &s1, oldest, first, lane.get("floor"), base).await.map_err(failed)?;
-            let (lanes, lane): (i32, i32) = (lane.get("lanes"), lane.get("lane"));
             let (snapshot, floor) = (target.s1.to_string(), target.floor.max(target.base));
-            let counted = sqlx::query(COUNT).bind(&snapshot).bind(floor).bind(lanes).bind(lane);
+            let counted = sqlx::query(COUNT).bind(&snapshot).bind(floor).bind(lanes).bind(number);
             let counted = counted.persistent(false).fetch_one(&mut *tx).await.map_err(failed)?;
             count += u64::try_from(counted.get::<i64, _>(0)).unwrap_or(0);
             if dry_run {
                 continue;
             }
             let unpark =
-                sqlx::query(UNPARK).bind(cursor).bind(&snapshot).bind(floor).bind(lane).persistent(false);
+                sqlx::query(UNPARK).bind(cursor).bind(&snapshot).bind(floor).bind(number).persistent(false);
             unpark.execute(&mut *tx).await.map_err(failed)?;
             let moved = sqlx::query(MOVE)
                 .bind(cursor)
-                .bind(lane)
+                .bind(number)
                 .bind(&snapshot)
                 .bind(target.floor)
                 .bind(target.base);
@@ -175,18 +191,15 @@ async fn first(tx: &mut PgConnection, from: &ReplayFrom) -> Result<Option<i64>> 
     Ok(row.and_then(|row| row.get("seq")))
 }
 
-/// Gives rows of before a restore an id that means something here; every other cursor must be through with them.
-async fn make_native(tx: &mut PgConnection, first: i64, last: i64) -> Result<()> {
-    let failed = |error| classify(error, "preparing rows of before a restore");
-    if let Some(row) =
-        sqlx::query(FOREIGN).persistent(false).fetch_optional(&mut *tx).await.map_err(failed)?
-    {
+/// Rows of before a restore get another id, so every cursor must know by now which of them it has read.
+async fn refuse_foreign(tx: &mut PgConnection) -> Result<()> {
+    let failed = |error| classify(error, "looking for cursors of before a restore");
+    if let Some(row) = sqlx::query(FOREIGN).persistent(false).fetch_optional(tx).await.map_err(failed)? {
         let name: String = row.get("name");
         let what = format!(
             "cursor '{name}' has not run since the database was restored; run its pipe once, then replay"
         );
         return Err(Error::new(ErrorKind::Config, what));
     }
-    sqlx::query(MAKE_NATIVE).bind(first).bind(last).persistent(false).execute(tx).await.map_err(failed)?;
     Ok(())
 }

@@ -317,7 +317,9 @@ async fn c4_a_replay_of_one_cursor_takes_nothing_from_another_that_began_afresh_
         read_on(&late, &mut came).await;
         outbox::Source::close(&late).await.unwrap();
         let all = if is_purged { 2 } else { 4 };
-        assert_eq!(log.outbox.replay("late", &ReplayFrom::Start, false).await.unwrap(), all);
+        for dry_run in [true, false] {
+            assert_eq!(log.outbox.replay("late", &ReplayFrom::Start, dry_run).await.unwrap(), all);
+        }
 
         let mut left = HashSet::new();
         read_on(&early, &mut left).await;
@@ -326,6 +328,45 @@ async fn c4_a_replay_of_one_cursor_takes_nothing_from_another_that_began_afresh_
         read_on(&log.outbox.cursor("late"), &mut again).await;
         assert_eq!(again.len() as u64, all);
     }
+}
+
+/// A cursor that was made since reads its first window, and has passed the place of a row that was not committed then.
+#[tokio::test]
+async fn c4_a_replay_of_one_cursor_takes_nothing_from_another_that_is_within_its_first_window() {
+    let Some(log) = Log::new().await else { return };
+    let pool = log.outbox.pool();
+    let write = async || {
+        let mut tx = pool.begin().await.unwrap();
+        log.outbox.enqueue(&mut tx, Message::new("t", "")).await.unwrap();
+        tx
+    };
+    write().await.commit().await.unwrap();
+    let mut came = HashSet::new();
+    let old = log.outbox.cursor("old");
+    read_on(&old, &mut came).await;
+    outbox::Source::close(&old).await.unwrap();
+    // As after a restore onto a server whose ids are higher.
+    sqlx::raw_sql("update outbox.cursors set system_id = 1").execute(pool).await.unwrap();
+    let late = write().await;
+    for _ in 0..2 {
+        write().await.commit().await.unwrap();
+    }
+    let (new, mut left) = (log.outbox.cursor("new"), HashSet::new());
+    let claim = outbox::Source::claim(&new, 2).await.unwrap();
+    left.extend(claim.messages.iter().map(|message| message.id.to_string()));
+    outbox::Source::settle(&new, &claim, &[outbox::Verdict::Done, outbox::Verdict::Done]).await.unwrap();
+    late.commit().await.unwrap();
+
+    read_on(&old, &mut came).await;
+    outbox::Source::close(&old).await.unwrap();
+    for dry_run in [true, false] {
+        assert_eq!(log.outbox.replay("old", &ReplayFrom::Start, dry_run).await.unwrap(), 4);
+    }
+    read_on(&new, &mut left).await;
+    assert_eq!((came.len(), left.len()), (4, 4), "of both cursors");
+    let mut again = HashSet::new();
+    read_on(&log.outbox.cursor("old"), &mut again).await;
+    assert_eq!(again.len(), 4);
 }
 
 /// The mark of a new cursor and a writer that begins at the same moment: one writer, so that no other transaction
