@@ -124,7 +124,7 @@ async fn claim_parked(identity: &Identity, held: &mut Held, limit: usize) -> Res
         }
     }
     drop(rows);
-    if found.entries.is_empty() && !held.has_open_claims() {
+    if found.entries.is_empty() {
         let any = sqlx::query(ANY_PARKED).bind(&identity.name).bind(identity.lane()).persistent(false);
         held.has_parked = any.fetch_one(&mut *tx).await.map_err(failed)?.get(0);
     }

@@ -203,12 +203,14 @@ impl Cursor {
         Ok(Claim::empty())
     }
 
-    /// Gives the lane back if it is beyond our share and nothing of it is open.
+    /// Whether the lane is beyond our share. It is given back when nothing of it is open any more; until then nothing is
+    /// claimed, or under load that moment would never come.
     async fn yields_lane(&self, state: &mut State) -> Result<bool> {
         let Some(crew) = &self.reader.crew else { return Ok(false) };
         crew.beat().await.map_err(error::from(&self.reader.pool))?;
-        if !state.held.as_ref().is_some_and(|held| held.open.is_empty() && crew.is_over()) {
-            return Ok(false);
+        let Some(held) = state.held.as_ref().filter(|_| crew.is_over()) else { return Ok(false) };
+        if !held.open.is_empty() {
+            return Ok(true);
         }
         lease::release(&self.reader, state.held.take()).await.map_err(error::from(&self.reader.pool))?;
         tracing::info!(cursor = self.reader.name, lane = self.reader.lane, "lane given back to other relays");

@@ -16,6 +16,8 @@ pub(crate) enum Ownership {
     Ours,
     /// Ours since now: whatever is remembered of it is old.
     Fresh,
+    /// Ours while claims of it are open, and then another relay's.
+    Leaving,
     /// Another relay's.
     Theirs,
 }

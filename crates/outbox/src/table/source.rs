@@ -150,6 +150,8 @@ impl<D: Driver> TableSource<D> {
                 *self.refreshed.lock().unwrap_or_else(PoisonError::into_inner) = None;
                 tracing::info!(%table, lane, "this relay is the active one");
             }
+            // Under load nothing would ever be idle if more were claimed.
+            Ownership::Leaving => return Ok(false),
             Ownership::Theirs => {
                 if !self.stands_by.swap(true, Ordering::Relaxed) {
                     let lock = self.layout().mapping.lock;

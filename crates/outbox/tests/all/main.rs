@@ -5,6 +5,8 @@
 mod away;
 #[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
 mod beats;
+#[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
+mod busy;
 #[cfg(all(feature = "postgres", feature = "rabbitmq"))]
 mod consumer;
 #[cfg(all(

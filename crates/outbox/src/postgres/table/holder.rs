@@ -156,10 +156,13 @@ impl Holder {
             self.count(session).await?;
         }
         if session.locks.contains(&lock) && session.entered.contains(&shard) {
-            if session.locks.len() <= session.allowed || !idle {
+            if session.locks.len() <= session.allowed {
                 return Ok(Ownership::Ours);
             }
             // Another relay has come, and this is more than our share.
+            if !idle {
+                return Ok(Ownership::Leaving);
+            }
             session.release(shard, lock).await?;
             return Ok(Ownership::Theirs);
         }

@@ -147,26 +147,59 @@ async fn who_claims_nothing_passes_nothing_over() {
 
 /// Nobody can read the log while it is locked. Whether a page was read before that is a race, so it gets more and more time;
 /// were none ever read ahead, no time would be enough.
+const WAITS: [u64; 9] = [0, 10, 20, 40, 80, 160, 320, 640, 1_280];
+
+/// Whether the page after the one that begins with `next` is there while the log is locked. If not, it is read afterwards.
+async fn is_read_ahead(log: &Log, cursor: &Cursor, next: usize) -> bool {
+    let mut tx = log.outbox.pool().begin().await.unwrap();
+    sqlx::raw_sql("lock table outbox.messages in access exclusive mode").execute(&mut *tx).await.unwrap();
+    let buffered = timeout(Duration::from_secs(30), cursor.claim(50)).await;
+    assert_eq!(numbers(&buffered.expect("it is there").unwrap()), (next..next + 50).collect::<Vec<_>>());
+    let page = timeout(Duration::from_millis(500), cursor.claim(50)).await;
+    tx.rollback().await.unwrap();
+    let is_there = page.is_ok();
+    let page = match page {
+        Ok(page) => page.unwrap(),
+        Err(_) => cursor.claim(50).await.unwrap(),
+    };
+    assert_eq!(numbers(&page), (next + 50..next + 100).collect::<Vec<_>>());
+    is_there
+}
+
 #[tokio::test]
 async fn the_next_page_is_read_while_nobody_asks_for_it() {
-    for wait in [0, 10, 20, 40, 80, 160, 320, 640, 1_280] {
+    for wait in WAITS {
         let Some((log, cursor)) = log_of(400, 10).await else { return };
         // A page of a hundred, and then one more.
         assert_eq!(numbers(&cursor.claim(50).await.unwrap()), (0..50).collect::<Vec<_>>());
         tokio::time::sleep(Duration::from_millis(wait)).await;
-        let mut tx = log.outbox.pool().begin().await.unwrap();
-        sqlx::raw_sql("lock table outbox.messages in access exclusive mode").execute(&mut *tx).await.unwrap();
-        let buffered = timeout(Duration::from_secs(30), cursor.claim(50)).await;
-        assert_eq!(numbers(&buffered.expect("it is there").unwrap()), (50..100).collect::<Vec<_>>());
-        let next = timeout(Duration::from_millis(500), cursor.claim(50)).await;
-        tx.rollback().await.unwrap();
-        if let Ok(next) = next {
-            return assert_eq!(numbers(&next.unwrap()), (100..150).collect::<Vec<_>>());
+        if is_read_ahead(&log, &cursor, 50).await {
+            return;
         }
-        // What was given up is read again.
-        assert_eq!(numbers(&cursor.claim(50).await.unwrap()), (100..150).collect::<Vec<_>>());
     }
     panic!("nothing was ever read ahead");
+}
+
+/// As in a pipe under load: a claim is open all the time.
+#[tokio::test]
+async fn reading_ahead_goes_on_when_what_was_set_aside_is_done() {
+    for wait in WAITS {
+        let Some((log, cursor)) = log_of(600, 10).await else { return };
+        let first = cursor.claim(50).await.unwrap();
+        let mut verdicts = vec![Verdict::Done; 50];
+        verdicts[49] = Verdict::Retry { after: Duration::ZERO, attempts: 1, cause: Cause::new("X", "x") };
+        cursor.settle(&first, &verdicts).await.unwrap();
+        let aside = cursor.claim(50).await.unwrap();
+        assert_eq!(numbers(&aside), [49]);
+        let _open = cursor.claim(50).await.unwrap();
+        settle(&cursor, &aside, Verdict::Done).await;
+        assert_eq!(numbers(&cursor.claim(50).await.unwrap()), (100..150).collect::<Vec<_>>());
+        tokio::time::sleep(Duration::from_millis(wait)).await;
+        if is_read_ahead(&log, &cursor, 150).await {
+            return;
+        }
+    }
+    panic!("nothing was ever read ahead again");
 }
 
 #[tokio::test]

@@ -14,6 +14,7 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use super::Log;
+use crate::busy;
 
 const LANES: u32 = 4;
 
@@ -97,6 +98,17 @@ async fn lanes_are_shared_fairly_with_no_double_owner_and_change_hands_cleanly()
     assert_once_and_in_order(&sink.wait_for(1200).await, 1200);
     two.stop().await;
     assert!(owners(&log.outbox).await.iter().all(Option::is_none), "nothing stays claimed");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_relay_that_is_never_idle_gives_lanes_back_all_the_same() {
+    let Some(log) = Log::new().await else { return };
+    log.enqueue(busy::work().collect()).await;
+    let relay = |owner: &str| -> Vec<Arc<dyn Source>> {
+        let cursor = log.outbox.cursor("c").owner(owner).lease(Duration::from_millis(900));
+        cursor.lanes(busy::LANES).into_iter().map(|lane| Arc::new(lane) as _).collect()
+    };
+    busy::assert_lanes_are_given_back(&relay("one"), &relay("two")).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

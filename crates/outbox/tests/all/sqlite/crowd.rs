@@ -12,6 +12,7 @@ use outbox::{ErrorKind, Message, Pipe, Source, Verdict};
 use tokio_util::sync::CancellationToken;
 
 use super::{Fresh, dead, drain, payloads, retry};
+use crate::busy;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn eight_writers_and_a_relay_lose_nothing_and_keep_order() {
@@ -132,6 +133,19 @@ async fn relays_share_the_lanes_fairly_and_none_has_two_owners() {
         }
     };
     tokio::time::timeout(Duration::from_secs(20), taken_over).await.expect("the rest is taken over");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_relay_that_is_never_idle_gives_lanes_back_all_the_same() {
+    let fresh = Fresh::new().await;
+    let mut tx = fresh.outbox.pool().begin_with("BEGIN IMMEDIATE").await.unwrap();
+    fresh.outbox.enqueue_all(&mut tx, &busy::work().collect::<Vec<_>>()).await.unwrap();
+    tx.commit().await.unwrap();
+    let relay = |owner: &str| -> Vec<Arc<dyn Source>> {
+        let cursor = fresh.outbox.cursor("c").owner(owner).lease(Duration::from_secs(3));
+        cursor.lanes(busy::LANES).into_iter().map(|lane| Arc::new(lane) as _).collect()
+    };
+    busy::assert_lanes_are_given_back(&relay("one"), &relay("two")).await;
 }
 
 #[tokio::test]

@@ -10,6 +10,7 @@ use sqlx::AssertSqlSafe;
 
 use super::super::chaos::{Ground, live, seed};
 use super::fixture::{Tables, draft, insert, stamped, text};
+use crate::busy;
 
 #[async_trait]
 impl Ground for Tables {
@@ -76,4 +77,14 @@ async fn c5_lanes_are_shared_without_a_double() {
     let reading = Reading { lanes: 8, ..Reading::default() };
     let Some((came, messages)) = live(seed(), Tables::new(draft).await, reading, false).await else { return };
     assert_eq!(came, messages, "nobody took anything twice");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_relay_that_is_never_idle_gives_lanes_back_all_the_same() {
+    let Some(tables) = Tables::new(draft).await else { return };
+    for message in busy::work() {
+        tables.write_one(&message).await;
+    }
+    let reading = Reading { lanes: busy::LANES, ..Reading::default() };
+    busy::assert_lanes_are_given_back(&tables.sources(&reading), &tables.sources(&reading)).await;
 }
