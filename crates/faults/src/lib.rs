@@ -1,4 +1,4 @@
-//! Faults on command, for the tests and for `outboxd verify`: a TCP proxy between a program and its server.
+//! Faults on command, for the tests and for `verify` and `bench` of outboxd: a TCP proxy between a program and its server.
 //!
 //! ```no_run
 //! # async fn example() -> anyhow::Result<()> {

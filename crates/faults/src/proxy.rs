@@ -2,11 +2,11 @@
 //!
 //! It runs on a thread and a clock of its own, so it works for a test of any runtime, paused or not.
 //! Every change of the rules is made on that one thread and answered from there: when a method
-//! returns, no byte moves under the old rules any more.
+//! returns, nothing is begun under the old rules any more (a piece that waits for room in a socket still goes).
 
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
@@ -29,6 +29,7 @@ const CLOSING: Duration = Duration::from_secs(5);
 pub struct Proxy {
     address: SocketAddr,
     orders: mpsc::UnboundedSender<(Order, Answer)>,
+    allowance: Allowance,
 }
 
 #[derive(Debug)]
@@ -40,7 +41,6 @@ enum Order {
     Block(bool),
     Latency(Duration),
     Throttle(Option<u64>),
-    CutAfter(Option<u64>),
     Lead(SocketAddr),
 }
 
@@ -71,10 +71,12 @@ impl Proxy {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let listener = std::net::TcpListener::bind(address)
             .with_context(|| format!("the proxy cannot listen at {address}"))?;
+        let allowance = Allowance::default();
+        let spent = allowance.clone();
         thread::Builder::new()
             .name("faults-proxy".to_owned())
-            .spawn(move || runtime.block_on(serve(listener, target, inbox)))?;
-        Ok(Self { address, orders })
+            .spawn(move || runtime.block_on(serve(listener, target, inbox, spent)))?;
+        Ok(Self { address, orders, allowance })
     }
 
     /// The port to connect to.
@@ -108,7 +110,12 @@ impl Proxy {
     /// Resets the connection that sends the `bytes`-th next byte to the server, after that byte. The
     /// server gets these bytes and then the end of the stream. It happens once.
     pub fn cut_after(&self, bytes: u64) {
-        self.order(Order::CutAfter(Some(bytes)));
+        *locked(&self.allowance) = Some(bytes);
+    }
+
+    /// Takes back what [`cut_after`](Self::cut_after) was told, if so many bytes have not come yet; tells whether that was so.
+    pub fn spare(&self) -> bool {
+        locked(&self.allowance).take().is_some()
     }
 
     /// Swallows the bytes of both directions: connections stay open, and silent.
@@ -169,12 +176,12 @@ async fn serve(
     listener: std::net::TcpListener,
     mut target: SocketAddr,
     mut orders: mpsc::UnboundedReceiver<(Order, Answer)>,
+    allowance: Allowance,
 ) -> io::Result<()> {
     let address = listener.local_addr()?;
     let mut door = Some(Door::open(listener)?);
     let mut connections = JoinSet::new();
     let rules = watch::Sender::new(Rules::default());
-    let allowance = Allowance::default();
     loop {
         tokio::select! {
             order = orders.recv() => {
@@ -196,7 +203,6 @@ async fn serve(
                     Order::Lead(elsewhere) => target = elsewhere,
                     Order::Latency(latency) => rules.send_modify(|rules| rules.latency = latency),
                     Order::Throttle(rate) => rules.send_modify(|rules| rules.rate = rate),
-                    Order::CutAfter(bytes) => *allowance.lock().unwrap_or_else(PoisonError::into_inner) = bytes,
                 }
                 while connections.try_join_next().is_some() {}
                 let _ = answer.send(obeyed.map(|()| connections.len()));
@@ -375,10 +381,14 @@ async fn pace(rules: &mut watch::Receiver<Rules>, bytes: usize) {
     let _ = rules.wait_for(|rules| !rules.blocked).await;
 }
 
+fn locked(allowance: &Allowance) -> MutexGuard<'_, Option<u64>> {
+    allowance.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// What may pass, and whether it is the last that may.
 fn spend<'a>(allowance: Option<&Allowance>, bytes: &'a [u8]) -> (&'a [u8], bool) {
     let Some(allowance) = allowance else { return (bytes, false) };
-    let mut left = allowance.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut left = locked(allowance);
     match *left {
         None => (bytes, false),
         Some(allowed) if (bytes.len() as u64) < allowed => {

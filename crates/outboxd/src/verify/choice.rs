@@ -23,7 +23,7 @@ pub(super) fn clock() -> Option<String> {
     CLOCKS.into_iter().find(|path| Path::new(path).exists()).map(str::to_owned)
 }
 
-/// Asked for alone it means that nothing is broken.
+/// Asked for alone it means that nothing is broken but what hooks break.
 const NONE: &str = "none";
 
 /// A fault that does not happen, and why.
@@ -40,7 +40,7 @@ pub(super) struct Choice {
     pub(super) left_out: Vec<LeftOut>,
 }
 
-/// Those that were asked for, or all; without those that cannot be.
+/// Those that were asked for, or all; without those that cannot be. A hook is always meant: somebody wrote it for this run.
 pub(super) fn choose(
     asked: &[String],
     hooks: &[(String, String)],
@@ -53,17 +53,16 @@ pub(super) fn choose(
         let help = "give the hook another name";
         return Err(Trouble::usage(format!("there are two faults of the name '{}'", twice.1), help));
     }
-    if let [none] = asked
-        && none == NONE
-    {
-        return Ok(Choice { faults: Vec::new(), left_out: Vec::new() });
-    }
-    if let Some(unknown) = asked.iter().find(|name| !names.contains(name)) {
+    let is_none = matches!(asked, [none] if none == NONE);
+    if let Some(unknown) = asked.iter().find(|name| !is_none && !names.contains(name)) {
         let help = did_you_mean(unknown, names.iter().map(String::as_str));
         return Err(Trouble::usage(format!("there is no fault '{unknown}'"), help));
     }
     let mut choice = Choice { faults: Vec::new(), left_out: Vec::new() };
-    for fault in all.into_iter().filter(|fault| asked.is_empty() || asked.contains(&fault.to_string())) {
+    let is_meant = |fault: &Fault| {
+        matches!(fault, Fault::Hook(..)) || asked.is_empty() || asked.contains(&fault.to_string())
+    };
+    for fault in all.into_iter().filter(is_meant) {
         match obstacle(&fault) {
             None => choice.faults.push(fault),
             Some(reason) => choice.left_out.push(LeftOut { fault: fault.to_string(), reason }),
@@ -131,11 +130,15 @@ mod tests {
         assert_eq!(all.faults.len(), Fault::KNOWN.len() + 1);
         let some = choose(&asked(&["outage", "kill"]), &hooks, &|_| None).expect("it is there");
         assert_eq!(names(&some), ["kill", "outage"]);
+        let unnamed = choose(&asked(&["kill"]), &hooks, &|_| None).expect("it is there");
+        assert_eq!(names(&unnamed), ["kill", "outage"]);
         let no_disk = |fault: &Fault| (*fault == Fault::Disk).then(|| "why".to_owned());
         let most = choose(&[], &[], &no_disk).expect("it is there");
         assert_eq!(most.left_out, [LeftOut { fault: "disk".to_owned(), reason: "why".to_owned() }]);
         assert!(!names(&most).contains(&"disk".to_owned()));
-        assert!(choose(&asked(&["none"]), &hooks, &|_| None).expect("it is there").faults.is_empty());
+        assert!(choose(&asked(&["none"]), &[], &|_| None).expect("it is there").faults.is_empty());
+        let hook = choose(&asked(&["none"]), &hooks, &|_| None).expect("it is there");
+        assert_eq!(names(&hook), ["outage"]);
         assert!(choose(&asked(&["none", "kill"]), &[], &|_| None).is_err());
         assert!(
             choose(&asked(&["disk"]), &[], &no_disk).expect_err("it is refused").to_string().contains("why")

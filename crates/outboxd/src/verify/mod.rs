@@ -27,6 +27,7 @@ use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use anyhow::ensure;
 use futures_util::future::join_all;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::Instant;
@@ -48,6 +49,9 @@ const TELL: Duration = Duration::from_secs(60);
 
 /// So often a fault is tried alone that never could be carried out among others.
 const ALONE: u32 = 3;
+
+/// So many kills in a row may meet nobody; then relays do not stay up, and nothing can be shown.
+const UNMET: u32 = 50;
 
 /// Whatever a panic elsewhere has left: counts are counts.
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -90,7 +94,13 @@ pub async fn verify(args: &VerifyArgs, config: Option<&Path>, output: &mut Outpu
         Err(error) => Err(error),
     };
     let cleaned = stage.clean_up().await;
-    let findings = ended?;
+    let findings = match ended {
+        Ok(findings) => findings,
+        Err(error) => {
+            output.note(format!("the logs of the relays are in {}", folder.keep().display()));
+            return Err(error);
+        }
+    };
     let lapses = lapses::lapses(folder.path())?;
     let duplicate_bound = tally.bound(lapses, findings.events);
     let report = Report {
@@ -138,8 +148,8 @@ struct Tally {
 
 impl Tally {
     fn note(&mut self, fault: &Fault, is_alone: bool, carried_out: &anyhow::Result<()>) {
-        // A hook that fails may have broken something nevertheless.
-        if carried_out.is_ok() || matches!(fault, Fault::Hook(..)) {
+        // A hook that fails may have broken something nevertheless, and of many relays some were ended.
+        if carried_out.is_ok() || matches!(fault, Fault::Hook(..) | Fault::Relays) {
             self.windows += fault.windows(is_alone);
         }
         match carried_out {
@@ -175,7 +185,7 @@ async fn break_things(
     tally: &mut Tally,
 ) -> anyhow::Result<()> {
     let mut told = Instant::now();
-    let mut failed = BTreeMap::new();
+    let (mut failed, mut unmet) = (BTreeMap::new(), 0);
     let (began, lasts) = (Instant::now(), Duration::from_secs_f64(args.minutes * 60.0));
     for Step { pause, breaks } in schedule {
         tokio::select! {
@@ -194,10 +204,14 @@ async fn break_things(
         let carried_out = join_all(breaks.iter().map(|broken| stage.scene.carry_out(broken, is_alone))).await;
         for (broken, carried_out) in breaks.into_iter().zip(carried_out) {
             tally.note(&broken.fault, is_alone, &carried_out);
+            if broken.fault == Fault::Kill {
+                unmet = if carried_out.is_ok() { 0 } else { unmet + 1 };
+            }
             if carried_out.is_err() {
                 failed.insert(broken.fault.to_string(), broken);
             }
         }
+        ensure!(unmet < UNMET, "no relay stays up: the last {UNMET} kills have met none");
         if let Some(words) = stage.tell(tally.kills(), tally.faults.values().sum())
             && told.elapsed() >= TELL
         {

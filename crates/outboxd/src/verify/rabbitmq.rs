@@ -90,23 +90,23 @@ impl RabbitMq {
 
     /// Lets the exchange lead nowhere for so long.
     pub(super) async fn unbind(&self, lasts: Duration) -> anyhow::Result<()> {
-        {
+        let unbound = {
             let (_connection, channel) = self.channel().await?;
             let Names { target, inner, .. } = &self.names;
             let (inner, target) = (inner.as_str().into(), target.as_str().into());
             let options = ExchangeUnbindOptions::default();
-            channel.exchange_unbind(inner, target, "#".into(), options, FieldTable::default()).await?;
-        }
+            channel.exchange_unbind(inner, target, "#".into(), options, FieldTable::default()).await
+        };
         tokio::time::sleep(lasts).await;
-        // Whatever else happens to the broker meanwhile, this must not stay so.
+        // Whatever else happens to the broker meanwhile, this must not stay so; also if nobody answered: it may have been done.
         while let Err(error) = self.bind().await {
             tracing::debug!(%error, "the exchange cannot be bound yet");
             tokio::time::sleep(LOOK).await;
         }
-        Ok(())
+        Ok(unbound?)
     }
 
-    /// How many messages wait for the consumer.
+    /// How many messages wait for the consumer, without what it has in hand and what waits for another try.
     pub(super) async fn waiting(&self) -> anyhow::Result<u64> {
         let (_connection, channel) = self.channel().await?;
         let passive = QueueDeclareOptions { passive: true, ..QueueDeclareOptions::default() };

@@ -45,8 +45,9 @@ pub(super) struct Relays {
     slots: Vec<Mutex<Slot>>,
     /// What ended though nobody ended it, and how.
     bad_ends: PlainMutex<Vec<String>>,
-    /// How many faults are going on in which a relay may end by itself.
+    /// How many faults are going on in which a relay may end by itself, and how many have gone on.
     forgiving: AtomicUsize,
+    forgiven: AtomicUsize,
 }
 
 /// One relay, or the place for one.
@@ -54,6 +55,8 @@ pub(super) struct Relays {
 pub(super) struct Slot {
     number: usize,
     child: Option<Child>,
+    /// What had been forgiven when it was started: whatever came since, it has lived through.
+    forgiven: usize,
     environment: BTreeMap<String, String>,
 }
 
@@ -73,6 +76,7 @@ impl Relays {
             slots: (0..MANY).map(|number| Mutex::new(Slot { number, ..Slot::default() })).collect(),
             bad_ends: PlainMutex::default(),
             forgiving: AtomicUsize::new(0),
+            forgiven: AtomicUsize::new(0),
         })
     }
 
@@ -118,6 +122,7 @@ impl Relays {
         command.envs(&slot.environment).stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
         let child = command.process_group(self.group).kill_on_drop(true).spawn();
         slot.child = Some(child.context("cannot start a relay")?);
+        slot.forgiven = self.forgiven.load(Ordering::SeqCst);
         Ok(())
     }
 
@@ -142,7 +147,8 @@ impl Relays {
     pub(super) fn is_alive(&self, slot: &mut Slot) -> bool {
         let Some(child) = &mut slot.child else { return false };
         let Ok(Some(status)) = child.try_wait() else { return true };
-        if self.forgiving.load(Ordering::SeqCst) == 0 {
+        let is_forgiven = slot.forgiven != self.forgiven.load(Ordering::SeqCst);
+        if !is_forgiven && self.forgiving.load(Ordering::SeqCst) == 0 {
             let number = slot.number;
             self.note_bad_end(format!("relay {number} ended by itself: {status}; see relay-{number}.log"));
         }
@@ -158,10 +164,10 @@ impl Relays {
         locked(&self.bad_ends).clone()
     }
 
-    /// While this is held, a relay may end by itself.
+    /// Whoever lives while this is held may end by itself, then or later.
     pub(super) fn forgive(&self) -> Forgiving<'_> {
         self.forgiving.fetch_add(1, Ordering::SeqCst);
-        Forgiving(&self.forgiving)
+        Forgiving(self)
     }
 
     /// Sends SIGTERM and waits for the end; tells whether there was somebody to stop. Nobody has to end well who cannot
@@ -242,11 +248,12 @@ impl Relays {
 }
 
 /// See [`Relays::forgive`].
-pub(super) struct Forgiving<'r>(&'r AtomicUsize);
+pub(super) struct Forgiving<'r>(&'r Relays);
 
 impl Drop for Forgiving<'_> {
     fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::SeqCst);
+        self.0.forgiven.fetch_add(1, Ordering::SeqCst);
+        self.0.forgiving.fetch_sub(1, Ordering::SeqCst);
     }
 }
 

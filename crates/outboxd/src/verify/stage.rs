@@ -67,14 +67,30 @@ impl Broker {
             #[cfg(feature = "kafka")]
             Kind::Kafka => {
                 let kafka = super::kafka::Kafka::new(&broker.url, names.clone())?;
-                kafka.make().await?;
-                Ok(Self::Kafka(kafka))
+                let made = kafka.make().await;
+                Self::Kafka(kafka).or_nothing(made).await
             }
             _ => {
                 let rabbitmq = RabbitMq::new(broker.url.clone(), names.clone());
-                rabbitmq.make().await?;
-                Ok(Self::RabbitMq(rabbitmq))
+                let made = rabbitmq.make().await;
+                Self::RabbitMq(rabbitmq).or_nothing(made).await
             }
+        }
+    }
+
+    /// What was made in part is removed.
+    async fn or_nothing(self, made: anyhow::Result<()>) -> anyhow::Result<Self> {
+        if made.is_err() {
+            let _ = self.clean_up().await;
+        }
+        made.map(|()| self)
+    }
+
+    async fn clean_up(&self) -> anyhow::Result<()> {
+        match self {
+            Self::RabbitMq(rabbitmq) => rabbitmq.clean_up().await,
+            #[cfg(feature = "kafka")]
+            Self::Kafka(kafka) => kafka.clean_up().await,
         }
     }
 }
@@ -101,10 +117,18 @@ impl Stage {
             }
             None => None,
         };
-        let config = write_config(folder.path(), &servers, &network, &names, lease)?;
-        log.prepare().await?;
         let ledger = Arc::new(Mutex::new(Ledger::new(run)));
-        let relays = Relays::new(folder.path(), &config)?;
+        let prepared = async {
+            log.prepare().await?;
+            Relays::new(folder.path(), &write_config(folder.path(), &servers, &network, &names, lease)?)
+        };
+        let relays = match prepared.await {
+            Ok(relays) => relays,
+            Err(error) => {
+                let _ = remove((!is_embedded).then_some(&log), broker.as_ref()).await;
+                return Err(error);
+            }
+        };
         let rabbitmq = match &broker {
             Some(Broker::RabbitMq(rabbitmq)) => Some(rabbitmq.clone()),
             _ => None,
@@ -234,7 +258,7 @@ impl Stage {
             }
             self.progress.set_message(words);
             self.progress.tick();
-            // Repetitions are to meet the inbox too, before it is said that none has had an effect.
+            // Repetitions are to meet the inbox too, as far as they are known, before it is said that none has had an effect.
             let waiting = self.waiting().await;
             if missing == 0 && effects >= committed && waiting == Some(0) {
                 self.scene.log.read_effects(&self.ledger).await?;
@@ -279,14 +303,19 @@ impl Stage {
         self.stop_recorder.cancel();
         self.scene.relays.kill_all().await;
         self.progress.finish_and_clear();
-        // Both, also if one of them fails.
-        let log = if self.is_embedded { Ok(()) } else { self.scene.log.clean_up().await };
-        let broker = match &self.broker {
-            Some(Broker::RabbitMq(rabbitmq)) => rabbitmq.clean_up().await,
-            #[cfg(feature = "kafka")]
-            Some(Broker::Kafka(kafka)) => kafka.clean_up().await,
-            None => Ok(()),
-        };
-        log.and(broker)
+        remove((!self.is_embedded).then_some(&self.scene.log), self.broker.as_ref()).await
     }
+}
+
+/// Both, also if one of them fails.
+async fn remove(log: Option<&Log>, broker: Option<&Broker>) -> anyhow::Result<()> {
+    let log = match log {
+        Some(log) => log.clean_up().await,
+        None => Ok(()),
+    };
+    let broker = match broker {
+        Some(broker) => broker.clean_up().await,
+        None => Ok(()),
+    };
+    log.and(broker)
 }

@@ -105,6 +105,19 @@ async fn the_stream_to_the_server_is_cut_after_exactly_that_many_bytes() -> Resu
 }
 
 #[tokio::test]
+async fn a_cut_that_has_not_happened_can_be_taken_back() -> Result<()> {
+    let (proxy, mut client, mut server, _listener) = pair().await?;
+    proxy.cut_after(5);
+    client.write_all(b"123").await?;
+    assert_eq!(read(&mut server, 3).await?, b"123");
+    assert!(proxy.spare());
+    client.write_all(b"456789").await?;
+    assert_eq!(read(&mut server, 6).await?, b"456789");
+    assert!(!proxy.spare(), "there was none any more");
+    Ok(())
+}
+
+#[tokio::test]
 async fn latency_delays_and_does_not_add_up() -> Result<()> {
     let (proxy, mut client, mut server, _listener) = pair().await?;
     let delay = Duration::from_millis(100);

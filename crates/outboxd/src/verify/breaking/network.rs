@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use anyhow::anyhow;
+use anyhow::{anyhow, ensure};
 use faults::Proxy;
 
 use super::Scene;
@@ -12,7 +12,7 @@ use crate::verify::fault::Side;
 const THIN: u64 = 30_000;
 
 /// Where in a stream a connection is cut at the latest.
-const FURTHEST: u64 = 60_000;
+const FURTHEST: u64 = 20_000;
 
 fn proxy(scene: &Scene, side: Side) -> anyhow::Result<&Proxy> {
     scene.network.side(side).map_err(|why| anyhow!("there is no proxy: {why}"))
@@ -49,7 +49,10 @@ pub(super) async fn slow(scene: &Scene, side: Side, choice: u64, lasts: Duration
 
 /// A connection is cut in the midst of a request, which the server may or may not have understood.
 pub(super) async fn cut_after(scene: &Scene, side: Side, choice: u64, lasts: Duration) -> anyhow::Result<()> {
-    proxy(scene, side)?.cut_after(1 + choice % FURTHEST);
+    let proxy = proxy(scene, side)?;
+    proxy.cut_after(1 + choice % FURTHEST);
     tokio::time::sleep(lasts).await;
+    // It is not to come later, when nobody counts on it.
+    ensure!(!proxy.spare(), "too few bytes went through");
     Ok(())
 }

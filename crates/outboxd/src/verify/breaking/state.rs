@@ -38,7 +38,7 @@ pub(super) async fn disk(scene: &Scene, lasts: Duration) -> anyhow::Result<()> {
 /// A column of the log has another name for a while. Nobody can write meanwhile either.
 pub(super) async fn column(scene: &Scene, lasts: Duration) -> anyhow::Result<()> {
     let Log::Postgres(outbox) = &scene.log else { bail!("there is no PostgreSQL") };
-    let _forgiving = scene.relays.forgive();
+    let forgiving = scene.relays.forgive();
     // Whoever waits for a lock keeps others waiting: not for long.
     let away =
         "set local lock_timeout = '1s'; alter table outbox.messages rename column payload to payload_away";
@@ -61,6 +61,8 @@ pub(super) async fn column(scene: &Scene, lasts: Duration) -> anyhow::Result<()>
         }
         tokio::time::sleep(AGAIN).await;
     }
-    // Pipes that have met it have ended for good, and said so: a person mends the table and restarts the relays.
+    // Pipes that have met it have ended for good, and said so: a person mends the table and restarts the relays. Those that
+    // are started now have met nothing.
+    drop(forgiving);
     scene.relays.restart().await
 }

@@ -58,6 +58,24 @@ fn where_nothing_breaks_nothing_comes_twice() {
     }
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn what_was_made_is_removed_if_it_cannot_begin() {
+    let Some(postgres) = testbed::postgres().await else { return };
+    let Some(rabbitmq) = testbed::rabbitmq().await else { return };
+    let (database, vhost) = (postgres.database().await.unwrap(), rabbitmq.vhost().await.unwrap());
+    let mut connection = <sqlx::PgConnection as sqlx::Connection>::connect(database.url()).await.unwrap();
+    let read_only = format!("alter database \"{}\" set default_transaction_read_only = on", database.name());
+    sqlx::raw_sql(sqlx::AssertSqlSafe(read_only)).execute(&mut connection).await.unwrap();
+    let config = format!("[connections]\nshop = \"{}\"\nrabbit = \"{}\"\n", database.url(), vhost.url());
+    let refused = run(&Program::with(&config), &["--config", "outboxd.toml"]);
+    assert_ne!(refused.code, 0, "{refused:#?}");
+    assert!(refused.stderr.contains("read-only"), "{refused:#?}");
+    for list in ["list_queues", "list_exchanges"] {
+        let left = rabbitmq.ctl(&["-q", list, "-p", vhost.name(), "name"]).await.unwrap();
+        assert!(!left.contains("outboxd-verify"), "{left}");
+    }
+}
+
 #[cfg(feature = "kafka")]
 #[tokio::test(flavor = "multi_thread")]
 async fn a_proxy_that_clients_of_kafka_would_pass_by_is_refused() {
