@@ -42,7 +42,7 @@ impl Ground {
             Kind::Sqlite => Self::embedded(database.sqlite_file().as_deref().and_then(Path::parent))?,
             Kind::Postgres => {
                 let server = local_port(database, 5432).and_then(Server::listening_on);
-                let postgres = Postgres::open(database, server, args.yes_destroy).await?;
+                let postgres = Postgres::open(database, server, args).await?;
                 Self { database: Database::Postgres(postgres), ..Self::embedded(None)? }
             }
             _ => return Err(usage(config, "has a database of a kind that is not measured").into()),

@@ -70,8 +70,8 @@ impl Cpu {
     }
 }
 
-/// What PostgreSQL counts: tuples that were made dead, and bytes of its journal. Of the whole server, so nobody else may
-/// write to it meanwhile.
+/// What PostgreSQL counts: tuples that were made dead, and bytes of its journal. Of the whole database and the
+/// whole server, so nobody else may write to it meanwhile.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Book {
     pub(super) dead_tuples: f64,

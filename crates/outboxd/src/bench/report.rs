@@ -15,6 +15,7 @@ pub(super) struct Report {
     pub(super) cores: Option<usize>,
     pub(super) database: String,
     pub(super) messages: u64,
+    pub(super) rate: u64,
     pub(super) size: u64,
     pub(super) keys: u64,
     pub(super) rounds: u32,
@@ -44,7 +45,7 @@ pub(super) struct Row {
 }
 
 impl Scene {
-    /// Of several rounds the middle: of rates, and of ratios within one round.
+    /// Of several rounds the middle: of rates, and of ratios within one round. Of memory the most.
     pub(super) fn gather(
         scenario: &'static str,
         source: &'static str,
@@ -57,8 +58,9 @@ impl Scene {
             runs.sort_by(|one, other| one.per_second.total_cmp(&other.per_second));
             let ratio =
                 |role| middle(rounds.iter().filter_map(|round| ratio(&round[at], round, role)).collect());
+            let peak_memory_kib = runs.iter().filter_map(|run| run.peak_memory_kib).max();
             Row {
-                run: runs[runs.len() / 2].clone(),
+                run: Run { peak_memory_kib, ..runs[runs.len() / 2].clone() },
                 slowest_per_second: runs[0].per_second,
                 fastest_per_second: runs[runs.len() - 1].per_second,
                 ratio_to_limit: ratio(Role::Limit),
@@ -99,6 +101,7 @@ impl Report {
             cores: std::thread::available_parallelism().ok().map(Into::into),
             database,
             messages: args.messages,
+            rate: args.rate,
             size: args.size,
             keys: args.keys,
             rounds: args.rounds,
@@ -110,7 +113,8 @@ impl Report {
 
     /// Adds what should hold.
     pub(super) fn judged(mut self) -> Self {
-        self.goals = self.scenarios.iter().flat_map(goals::of).collect();
+        let rate = self.rate;
+        self.goals = self.scenarios.iter().flat_map(|scene| goals::of(scene, rate)).collect();
         self
     }
 
@@ -215,12 +219,15 @@ pub(super) mod tests {
     fn ratios_are_taken_within_a_round() {
         // The second round met a busy machine: the rates fell, the ratio did not.
         let round = |ours, limit, by_hand| {
-            vec![run(Role::Limit, limit), run(Role::Loop, by_hand), run(Role::Ours, ours)]
+            let mut ours = run(Role::Ours, ours);
+            ours.peak_memory_kib = Some(ours.per_second as u64);
+            vec![run(Role::Limit, limit), run(Role::Loop, by_hand), ours]
         };
         let rounds = vec![round(90.0, 100.0, 3.0), round(9.0, 10.0, 0.3), round(80.0, 100.0, 3.0)];
         let scene = Scene::gather("drain", "a", "b", rounds);
         let ours = scene.ours().expect("it is there");
         assert_eq!(ours.ratio_to_limit, Some(0.9));
+        assert_eq!(ours.run.peak_memory_kib, Some(90), "the most of all rounds");
         assert_eq!(
             (ours.slowest_per_second, ours.run.per_second, ours.fastest_per_second),
             (9.0, 80.0, 90.0)

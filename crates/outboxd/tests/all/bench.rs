@@ -140,6 +140,18 @@ async fn on_postgres_and_rabbitmq_every_scenario_tells_its_figures_and_nothing_s
     assert_eq!(schemas, 0);
 }
 
+/// A relay that looks only once in ten minutes: were it not woken, nothing would arrive in time.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_source_that_notifies_is_notified() {
+    let Some(postgres) = testbed::postgres().await else { return };
+    let database = postgres.database().await.unwrap();
+    let program = Program::with(&connections(database.url(), None));
+    let mut args = vec!["bench", "--config", "outboxd.toml", "--scenario", "steady"];
+    args.extend(SMALL);
+    args.extend(["--source", "notify = true", "--pipe", "poll = \"10m\""]);
+    assert_eq!(runs(&program.json(&args), "steady", "file"), [("outboxd".to_owned(), 50)]);
+}
+
 #[cfg(feature = "kafka")]
 #[tokio::test(flavor = "multi_thread")]
 async fn on_postgres_and_kafka_every_scenario_tells_its_figures() {

@@ -16,6 +16,7 @@ use super::super::measure::Book;
 use super::super::processes::Server;
 use super::super::relay::PIPE;
 use super::{Act, BATCH, message};
+use crate::cli::args::BenchArgs;
 use crate::connection::Connection;
 use crate::emptiness;
 use crate::secret::SecretUrl;
@@ -61,17 +62,18 @@ pub(crate) struct Writer {
 }
 
 impl Postgres {
-    /// Takes the database, if it is empty or may be destroyed.
+    /// Takes the database, if it is empty or may be destroyed; writers wake readers if the source says so.
     pub(crate) async fn open(
         connection: &Connection,
         server: Option<Server>,
-        yes_destroy: bool,
+        args: &BenchArgs,
     ) -> anyhow::Result<Self> {
         let outbox = Outbox::connect(connection.url.reveal())
             .await
-            .map_err(|error| Trouble::at_database("cannot measure", connection, &error))?;
+            .map_err(|error| Trouble::at_database("cannot measure", connection, &error))?
+            .notify(notifies(&args.source));
         let found = emptiness::in_postgres(&outbox).await.context("cannot look at the database")?;
-        if let Some(found) = found.as_ref().filter(|_| !yes_destroy) {
+        if let Some(found) = found.as_ref().filter(|_| !args.yes_destroy) {
             let what =
                 format!("the database of connection '{}' is not empty: there is {found}", connection.name);
             let help = "name an empty database, or add --yes-destroy, which drops the schemas outbox and \
@@ -255,4 +257,10 @@ impl Writer {
         }
         Ok(tx.commit().await?)
     }
+}
+
+/// Whether these lines of a source say that writers wake readers. What is wrong in them the relay tells.
+fn notifies(lines: &[String]) -> bool {
+    let lines: Result<toml::Table, _> = lines.join("\n").parse();
+    lines.is_ok_and(|lines| lines.get("notify").and_then(toml::Value::as_bool) == Some(true))
 }

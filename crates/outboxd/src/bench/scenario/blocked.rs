@@ -29,8 +29,7 @@ pub(super) async fn blocked(bench: &Bench<'_>) -> anyhow::Result<Vec<Run>> {
     let watch = Watch::relay(bench, &relay).await;
     tokio::time::sleep(Duration::from_secs(bench.args.seconds)).await;
     relay.check()?;
-    let mut while_blocked = watch.run("while it takes nothing", Role::Ours, pace(0, watch.elapsed()));
-    while_blocked.messages = 0;
+    let while_blocked = watch.run("while it takes nothing", Role::Ours, pace(0, watch.elapsed()));
 
     let before = log.delivered().await?;
     gate.set(true);

@@ -9,7 +9,7 @@ use tokio::io::AsyncBufReadExt as _;
 use tokio::process::ChildStdout;
 use tokio::sync::mpsc;
 
-use super::super::load::{Load, TYPE, number_in};
+use super::super::load::{Load, number_in};
 use super::super::measure::Pace;
 use super::{Arrivals, STOCK, headers};
 
@@ -27,7 +27,7 @@ pub(super) fn raw(load: Load, folder: &Path) -> anyhow::Result<Pace> {
         let attributes = headers("", "00000000-0000-7000-8000-000000000000", &load.key(number));
         let attributes = attributes.iter().take(6).map(|(name, value)| format!("\"{name}\":\"{value}\","));
         let payload = String::from_utf8(load.payload(number)).unwrap_or_default();
-        format!("{{{}\"{TYPE}\":{payload}}}\n", attributes.collect::<String>())
+        format!("{{{}\"data\":{payload}}}\n", attributes.collect::<String>())
     };
     let stock: Vec<String> = (0..STOCK.min(load.messages)).map(line).collect();
     let mut file = File::create(folder.join(NAME))?;

@@ -141,6 +141,7 @@ impl Kafka {
             let (key, payload) = (load.key(number), load.payload(number));
             let begun = Box::new(Instant::now());
             let record = BaseRecord::with_opaque_to(&topic, begun).key(&key).payload(&payload);
+            let record = record.headers(record_headers(&key));
             producer.send(record).map_err(|(error, _)| error)?;
         }
         let mut took = Vec::new();
@@ -288,7 +289,8 @@ impl OneByOne {
 }
 
 fn record_headers(key: &str) -> OwnedHeaders {
-    let all = headers("ce_", &Uuid::now_v7().to_string(), key);
+    let mut all = headers("ce_", &Uuid::now_v7().to_string(), key);
+    all.push(("content-type".to_owned(), "application/json".to_owned()));
     let insert = |headers: OwnedHeaders, (name, value): (String, String)| {
         headers.insert(Header { key: &name, value: Some(&value) })
     };
