@@ -7,6 +7,7 @@ use sqlx::postgres::PgRow;
 use sqlx::{AssertSqlSafe, Row};
 use uuid::Uuid;
 
+use super::connect::BEGIN;
 use super::error::classify;
 use super::row::{self, At};
 use super::undone::{BY_INDEX, UNDONE};
@@ -104,7 +105,7 @@ const PURGE: &str = "delete from outbox.messages where seq = any ($1)";
 impl Admin for Outbox {
     async fn status(&self) -> Result<Vec<CursorStatus>> {
         let failed = |error| classify(error, "reading the status");
-        let mut tx = self.pool.begin().await.map_err(failed)?;
+        let mut tx = self.pool.begin_with(BEGIN).await.map_err(failed)?;
         for set in [PATIENCE, BY_INDEX] {
             sqlx::raw_sql(set).execute(&mut *tx).await.map_err(failed)?;
         }
@@ -116,19 +117,21 @@ impl Admin for Outbox {
     }
 
     async fn list(&self, filter: &Filter) -> Result<Vec<Entry>> {
-        let mut tx = self.pool.begin().await.map_err(|error| classify(error, "listing messages"))?;
+        let mut tx =
+            self.pool.begin_with(BEGIN).await.map_err(|error| classify(error, "listing messages"))?;
         find::list(&mut tx, filter).await
     }
 
     async fn page(&self, filter: &Filter, look: Option<u32>) -> Result<Page> {
-        let mut tx = self.pool.begin().await.map_err(|error| classify(error, "listing messages"))?;
+        let mut tx =
+            self.pool.begin_with(BEGIN).await.map_err(|error| classify(error, "listing messages"))?;
         find::page(&mut tx, filter, look).await
     }
 
     async fn show(&self, id: &MessageId) -> Result<Option<Story>> {
         let failed = |error| classify(error, format_args!("looking for message '{id}'"));
         let Ok(uuid) = Uuid::parse_str(id.as_str()) else { return Ok(None) };
-        let mut tx = self.pool.begin().await.map_err(failed)?;
+        let mut tx = self.pool.begin_with(BEGIN).await.map_err(failed)?;
         let row =
             sqlx::query(SHOW).bind(uuid).persistent(false).fetch_optional(&mut *tx).await.map_err(failed)?;
         let Some(row) = row else { return Ok(None) };
@@ -141,7 +144,8 @@ impl Admin for Outbox {
     async fn repair(&self, filter: &Filter, repair: Repair, dry_run: bool) -> Result<u64> {
         if dry_run {
             // Who only looks keeps no relay waiting.
-            let mut tx = self.pool.begin().await.map_err(|error| classify(error, "repairing messages"))?;
+            let mut tx =
+                self.pool.begin_with(BEGIN).await.map_err(|error| classify(error, "repairing messages"))?;
             return find::count_set_aside(&mut tx, filter, repair).await;
         }
         let (mut filter, mut done) = (Filter { newest_first: false, limit: STEP, ..filter.clone() }, 0);
@@ -162,7 +166,7 @@ impl Admin for Outbox {
     async fn purge(&self, age: Duration, step: u32, dry_run: bool) -> Result<u64> {
         let failed = |error| classify(error, "purging the log");
         let age = i64::try_from(age.as_millis()).unwrap_or(i64::MAX);
-        let mut tx = self.pool.begin().await.map_err(failed)?;
+        let mut tx = self.pool.begin_with(BEGIN).await.map_err(failed)?;
         // A replay that comes in between would be promised rows that are about to go. Who only looks takes none, and keeps
         // no relay waiting.
         let still = "select from outbox.cursors order by name, lane for share";
@@ -185,7 +189,7 @@ impl Outbox {
     /// meanwhile, so a step is small.
     async fn repair_step(&self, filter: &Filter, repair: Repair) -> Result<(u64, Option<u64>)> {
         let failed = |error| classify(error, "repairing messages");
-        let mut tx = self.pool.begin().await.map_err(failed)?;
+        let mut tx = self.pool.begin_with(BEGIN).await.map_err(failed)?;
         let lock = sqlx::query(LOCK_CURSORS).bind(&filter.cursor).persistent(false);
         lock.execute(&mut *tx).await.map_err(failed)?;
         let Page { entries: mut chosen, next, .. } = find::set_aside(&mut tx, filter).await?;

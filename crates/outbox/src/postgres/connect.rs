@@ -12,6 +12,10 @@ use crate::error::{Error, ErrorKind, Result};
 /// How long a connection may take to come about.
 pub(super) const LIMIT: Duration = Duration::from_secs(10);
 
+/// Begins a transaction. The planner may think that a statement is dear which looks at little of a large table, and have it
+/// compiled, which takes longer than the statement does.
+pub(super) const BEGIN: &str = "begin; set local jit = off";
+
 /// What a URL says.
 pub(super) fn options(url: &str) -> Result<PgConnectOptions> {
     let options = PgConnectOptions::from_str(url).map_err(|error| {

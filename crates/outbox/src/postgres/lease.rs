@@ -8,6 +8,7 @@ use sqlx::{AssertSqlSafe, PgConnection, Postgres, Row, Transaction};
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
+use super::connect::BEGIN;
 use super::cursor::{Held, Identity};
 use super::error::classify;
 use super::lanes::{self, Share};
@@ -85,7 +86,7 @@ const NOTE: &str = "
 /// lease: a process that is halted keeps its connection, and nobody could take the cursor over.
 pub(super) async fn begin(identity: &Identity) -> sqlx::Result<Transaction<'static, Postgres>> {
     let limit = identity.lease_ms().clamp(1, i64::from(i32::MAX));
-    let statements = format!("begin; set local idle_in_transaction_session_timeout = {limit}");
+    let statements = format!("{BEGIN}; set local idle_in_transaction_session_timeout = {limit}");
     identity.pool.begin_with(AssertSqlSafe(statements)).await
 }
 

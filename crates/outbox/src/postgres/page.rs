@@ -10,6 +10,7 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout};
 
 use super::ahead::{Ahead, Entry};
+use super::connect::BEGIN;
 use super::cursor::{Held, Identity, Page, Place, Token};
 use super::error::classify;
 use super::row;
@@ -28,10 +29,17 @@ pub(super) const ROWS_AHEAD: usize = 100;
 /// How often what is set aside is looked at while the log keeps us busy.
 const LOOK_AT_PARKED: Duration = Duration::from_millis(100);
 
+/// Begins a transaction for [`LOG`], of which every part goes by an index, however few rows there are: a look at all of them
+/// would be paid for by an idle pipe as well.
+const BEGIN_BY_INDEX: &str =
+    "begin; set local jit = off; set local enable_seqscan = off; set local enable_bitmapscan = off";
+
 /// Rows of the window: what s2 shows and s1 does not, and what is not set aside (after a change of lanes a row may
 /// be read again that is). Above the floor they are found by number; below it there
 /// are only those of transactions that s1 saw in progress, found by transaction.
 /// (`not pg_visible_in_snapshot` rather than a comparison of `xid`, which would tempt the planner to sort by it.)
+/// (`(select …)` around the numbers: of one that it knows, the planner asks the end of the index how many rows lie beyond. If
+/// what was removed is not vacuumed yet it walks through all of that, for every claim.)
 /// (And `int4eq` rather than `=`, of which the planner thinks that one row in 200 meets it: it would look through the whole
 /// log and sort it.)
 const LOG: &str = "
@@ -44,14 +52,15 @@ const LOG: &str = "
     from w left join lateral (
         select * from (
             (select * from outbox.messages
-             where seq > greatest($3::bigint, $4::bigint, $5::bigint)
+             where seq > (select greatest($3::bigint, $4::bigint, $5::bigint))
                and not pg_visible_in_snapshot(xid, $2::text::pg_snapshot) and pg_visible_in_snapshot(xid, w.s2)
                and ($7::int = 1 or int4eq(outbox.lane_of(key, seq, $7::int), $8::int))
                and not ($9 and exists (select from outbox.parked p where p.cursor = $10 and p.seq = messages.seq))
              order by seq limit $6)
             union all
             (select * from outbox.messages
-             where xid = any ($11::text[]::xid8[]) and seq <= $3::bigint and seq > greatest($4::bigint, $5::bigint)
+             where xid = any ($11::text[]::xid8[])
+               and seq <= (select $3::bigint) and seq > (select greatest($4::bigint, $5::bigint))
                and pg_visible_in_snapshot(xid, w.s2)
                and ($7::int = 1 or int4eq(outbox.lane_of(key, seq, $7::int), $8::int))
                and not ($9 and exists (select from outbox.parked p where p.cursor = $10 and p.seq = messages.seq))
@@ -108,7 +117,7 @@ async fn claim_parked(identity: &Identity, held: &mut Held, limit: usize) -> Res
         |error| classify(error, format_args!("reading what cursor '{}' has set aside", identity.name));
     held.looked_at_parked = Some(Instant::now());
     let out: Vec<i64> = held.parked_out.iter().copied().collect();
-    let mut tx = identity.pool.begin().await.map_err(failed)?;
+    let mut tx = identity.pool.begin_with(BEGIN).await.map_err(failed)?;
     let query = sqlx::query(PARKED)
         .bind(&identity.name)
         .bind(identity.lane())
@@ -223,7 +232,7 @@ impl Request {
     async fn find(&self, identity: &Identity) -> Result<Found> {
         let failed = |error| classify(error, format_args!("reading the log for cursor '{}'", identity.name));
         let read = &self.read;
-        let mut tx = identity.pool.begin().await.map_err(failed)?;
+        let mut tx = identity.pool.begin_with(BEGIN_BY_INDEX).await.map_err(failed)?;
         let query = sqlx::query(LOG)
             .bind(read.s2.as_ref().map(Snapshot::to_string))
             .bind(read.s1.to_string())

@@ -5,6 +5,7 @@ use uuid::Uuid;
 
 use super::Outbox;
 use super::admin::PATIENCE;
+use super::connect::BEGIN;
 use super::error::classify;
 use super::row::At;
 use super::window::Snapshot;
@@ -61,7 +62,7 @@ const MOVE: &str = "
 impl Outbox {
     pub(super) async fn replay_from(&self, cursor: &str, from: &ReplayFrom, dry_run: bool) -> Result<u64> {
         let failed = |error| classify(error, format_args!("replaying on cursor '{cursor}'"));
-        let mut tx = self.pool.begin().await.map_err(failed)?;
+        let mut tx = self.pool.begin_with(BEGIN).await.map_err(failed)?;
         // Who only looks keeps no relay waiting.
         let lanes = if dry_run {
             sqlx::raw_sql(PATIENCE).execute(&mut *tx).await.map_err(failed)?;

@@ -10,6 +10,7 @@ use sqlx::{AssertSqlSafe, Postgres, Row, Transaction, ValueRef};
 
 use super::holder::Holder;
 use crate::error::{Error, ErrorKind, Result};
+use crate::postgres::connect::BEGIN;
 use crate::postgres::error;
 use crate::table::driver::{Claiming, Driver, Ownership};
 use crate::table::look::{ids, seen, without_gaps};
@@ -83,11 +84,11 @@ impl Driver for PgDriver {
 
     async fn begin(&self, hold: Option<Duration>) -> Result<Self::Tx> {
         let begun = match hold {
-            None => self.pool.begin().await,
+            None => self.pool.begin_with(BEGIN).await,
             Some(hold) => {
                 // A process that is halted keeps its connection, and with it the rows that it has locked.
                 let limit = hold.as_millis().clamp(1, 2_000_000_000);
-                let statements = format!("begin; set local idle_in_transaction_session_timeout = {limit}");
+                let statements = format!("{BEGIN}; set local idle_in_transaction_session_timeout = {limit}");
                 self.pool.begin_with(AssertSqlSafe(statements)).await
             }
         };

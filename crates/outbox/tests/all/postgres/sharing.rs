@@ -7,9 +7,9 @@ use std::time::Duration;
 use outbox::admin::Admin;
 use outbox::conformance::source::SourceFixture;
 use outbox::memory::Recorder;
-use outbox::postgres::Outbox;
-use outbox::{Message, Pipe, Result, Source};
-use sqlx::postgres::PgPoolOptions;
+use outbox::postgres::{Cursor, Outbox};
+use outbox::{Message, Pipe, Result, Source, Verdict};
+use sqlx::postgres::{PgPool, PgPoolOptions};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
@@ -111,33 +111,103 @@ async fn a_relay_that_is_never_idle_gives_lanes_back_all_the_same() {
     busy::assert_lanes_are_given_back(&relay("one"), &relay("two")).await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_claim_of_a_lane_goes_by_index_however_long_the_log_is() {
-    let Some(log) = Log::new().await else { return };
-    let fill = "insert into outbox.messages (type, key, payload)
-                select 't', 'k' || n % 1000, '' from generate_series(1, 100000) as n";
-    sqlx::query(fill).execute(log.outbox.pool()).await.unwrap();
-    sqlx::query("analyze outbox.messages").execute(log.outbox.pool()).await.unwrap();
+/// One connection for all, since it alone knows at once what it has looked at; none before PostgreSQL 15.
+async fn counting(log: &Log) -> Option<PgPool> {
     let version: i32 = sqlx::query_scalar("select current_setting('server_version_num')::int")
         .fetch_one(log.outbox.pool())
         .await
         .unwrap();
     if version < 150_000 {
-        return testbed::skip("this needs PostgreSQL 15, which can be asked at once what was looked at");
+        testbed::skip("this needs PostgreSQL 15, which can be asked at once what was looked at");
+        return None;
     }
-    // One connection for all: it alone knows what it has looked at.
-    let pool = PgPoolOptions::new().max_connections(1).connect(log.database.url()).await.unwrap();
-    let one_by_one = async || {
-        sqlx::query("select pg_stat_force_next_flush()").execute(&pool).await.unwrap();
-        let read = "select seq_tup_read from pg_stat_user_tables where relid = 'outbox.messages'::regclass";
-        sqlx::query_scalar::<_, i64>(read).fetch_one(&pool).await.unwrap()
-    };
-    let before = one_by_one().await;
+    Some(PgPoolOptions::new().max_connections(1).connect(log.database.url()).await.unwrap())
+}
+
+async fn counted(pool: &PgPool, what: &'static str) -> i64 {
+    sqlx::query("select pg_stat_force_next_flush()").execute(pool).await.unwrap();
+    sqlx::query_scalar(what).fetch_one(pool).await.unwrap()
+}
+
+async fn read_all(cursor: &Cursor) {
+    loop {
+        let claim = cursor.claim(10_000).await.unwrap();
+        if claim.messages.is_empty() {
+            return;
+        }
+        cursor.settle(&claim, &vec![Verdict::Done; claim.messages.len()]).await.unwrap();
+    }
+}
+
+/// Fills the log with 100,000 messages.
+async fn fill(log: &Log) {
+    let fill = "insert into outbox.messages (type, key, payload)
+                select 't', 'k' || n % 1000, '' from generate_series(1, 100000) as n";
+    sqlx::query(fill).execute(log.outbox.pool()).await.unwrap();
+    sqlx::query("analyze outbox.messages").execute(log.outbox.pool()).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_claim_of_a_lane_goes_by_index_however_long_the_log_is() {
+    let Some(log) = Log::new().await else { return };
+    fill(&log).await;
+    let Some(pool) = counting(&log).await else { return };
+    let one_by_one = "select seq_tup_read from pg_stat_user_tables where relid = 'outbox.messages'::regclass";
+    let before = counted(&pool, one_by_one).await;
     let sink = Recorder::new();
     let relay = Relay::start(&Outbox::new(pool.clone()), "one", LANES, &sink);
     sink.wait_for(2_000).await;
     relay.stop().await;
-    assert!(one_by_one().await - before < 100_000, "no claim looks through the whole log");
+    let read = counted(&pool, one_by_one).await - before;
+    assert!(read < 100_000, "no claim looks through the whole log");
+}
+
+/// Neither to find its messages nor to plan how: what was removed is in the index until it is vacuumed.
+#[tokio::test]
+async fn a_claim_does_not_walk_through_what_was_removed() {
+    let Some(log) = Log::new().await else { return };
+    let not_vacuumed = "alter table outbox.messages set (autovacuum_enabled = off)";
+    sqlx::raw_sql(not_vacuumed).execute(log.outbox.pool()).await.unwrap();
+    fill(&log).await;
+    let Some(pool) = counting(&log).await else { return };
+    let cursor = Outbox::new(pool.clone()).cursor("c");
+    read_all(&cursor).await;
+    // Who meets them the second time knows at once that they are gone; and so passes any number of them.
+    let remove = "delete from outbox.messages; set enable_seqscan = off; set enable_bitmapscan = off;
+        select count(payload) from outbox.messages where seq > 0; reset all";
+    sqlx::raw_sql(remove).execute(&pool).await.unwrap();
+    log.enqueue(batch(0)).await;
+    let blocks = "select (idx_blks_read + idx_blks_hit)::bigint from pg_statio_user_indexes
+        where indexrelid = 'outbox.messages_pkey'::regclass";
+    let before = counted(&pool, blocks).await;
+    assert_eq!(cursor.claim(10).await.unwrap().messages.len(), 10);
+    let walked = counted(&pool, blocks).await - before;
+    assert!(walked < 50, "{walked} pages of the index");
+}
+
+/// Where the planner thinks it dear: that takes longer than a claim does, for each claim.
+#[tokio::test]
+async fn neither_a_claim_nor_a_purge_is_compiled_first() {
+    let Some(log) = Log::new().await else { return };
+    log.enqueue(batch(0)).await;
+    // Both ask it for each row.
+    let watch =
+        "create or replace function outbox.lane_of(key text, seq bigint, lanes integer) returns integer
+        language plpgsql as $$ begin
+            if current_setting('jit')::bool then raise 'it may be compiled'; end if;
+            return 0;
+        end $$";
+    sqlx::raw_sql(watch).execute(log.outbox.pool()).await.unwrap();
+    let asked =
+        sqlx::query("select outbox.lane_of(key, seq, 2) from outbox.messages").fetch_all(log.outbox.pool());
+    assert!(asked.await.is_err(), "by itself it may be");
+    let lanes = log.outbox.cursor("c").lanes(2);
+    read_all(&lanes[0]).await;
+    assert!(lanes[1].claim(500).await.unwrap().messages.is_empty());
+    for lane in &lanes {
+        lane.close().await.unwrap();
+    }
+    assert_eq!(log.outbox.purge(Duration::ZERO, 1_000, false).await.unwrap(), 200);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
