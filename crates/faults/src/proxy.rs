@@ -1,8 +1,8 @@
 //! A network that fails on command: a TCP proxy between the code under test and a server.
 //!
 //! It runs on a thread and a clock of its own, so it works for a test of any runtime, paused or not.
-//! Every change of the rules is made on that one thread and answered from there: when a method
-//! returns, nothing is begun under the old rules any more (a piece that waits for room in a socket still goes).
+//! When a method returns, nothing is begun under the old rules any more (a piece that waits for room in a socket still
+//! goes): changes are made on that one thread and answered from there, or under a lock.
 
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};

@@ -14,7 +14,7 @@ use tokio_util::task::AbortOnDropHandle;
 use uuid::Uuid;
 
 use super::ahead::Ahead;
-use super::lanes::Share;
+use super::lanes::{Seat, Share};
 use super::page::NextPage;
 use super::wake::Wake;
 use super::window::{Marks, Position};
@@ -54,6 +54,8 @@ impl Identity {
 pub(super) struct Held {
     pub(super) epoch: i64,
     pub(super) lease: Lease,
+    /// Of our part of the lanes. One that shares them and has none is to be given back.
+    pub(super) seat: Option<Seat>,
     /// The history of the server; it changes when a standby takes over, and then our snapshots mean nothing.
     pub(super) timeline: String,
     /// Where claiming goes on; ahead of what is settled. This is what is written down, never more.
@@ -177,48 +179,43 @@ impl Cursor {
     /// Makes sure that the cursor is ours; `None` when it is somebody else's.
     async fn hold<'a>(&self, state: &'a mut Option<Held>) -> Result<Option<&'a mut Held>> {
         if state.as_ref().is_some_and(|held| held.lease.is_expired()) {
-            self.let_go(state);
+            *state = None;
         }
-        if let (Some(share), Some(held)) = (&self.share, state.as_ref())
-            && share.is_surplus()
+        if let (Some(share), Some(held)) = (&self.share, state.as_mut())
+            && (held.seat.is_none() || share.is_surplus())
         {
             if held.has_open_claims() {
                 // It is given back when these are done, which under load would never be if more were claimed.
                 return Ok(None);
             }
-            super::lease::release(&self.identity, Some(held)).await?;
-            self.let_go(state);
-            return Ok(None);
+            held.seat = held.seat.take().and_then(Seat::unless_surplus);
+            if held.seat.is_none() {
+                super::lease::release(&self.identity, Some(held)).await?;
+                *state = None;
+                return Ok(None);
+            }
         }
         if state.is_none() {
-            if let Some(share) = &self.share {
-                share.refresh(&self.identity).await?;
-                if !share.may_take() {
-                    return Ok(None);
+            let seat = match &self.share {
+                Some(share) => {
+                    share.refresh(&self.identity).await?;
+                    let Some(seat) = share.seat() else { return Ok(None) };
+                    Some(seat)
                 }
-            }
+                None => None,
+            };
             *state = super::lease::acquire(&self.identity).await?;
             let was_standing_by = self.stands_by.swap(state.is_none(), Ordering::Relaxed);
             if state.is_none() && !was_standing_by {
                 let Identity { name, lane, .. } = &self.identity;
                 tracing::info!(cursor = name, lane, "standing by: another relay holds the cursor");
             }
-            if state.is_some() {
-                if let Some(share) = &self.share {
-                    share.taken();
-                }
+            if let Some(held) = state.as_mut() {
+                held.seat = seat;
                 self.start_renewal();
             }
         }
         Ok(state.as_mut())
-    }
-
-    fn let_go(&self, state: &mut Option<Held>) {
-        if state.take().is_some()
-            && let Some(share) = &self.share
-        {
-            share.given_back();
-        }
     }
 
     fn start_renewal(&self) {
@@ -264,7 +261,7 @@ impl Source for Cursor {
             let result =
                 super::settle::settle(&self.identity, held, token, claim.is_ordered(), verdicts).await;
             if matches!(&result, Err(error) if error.kind() == ErrorKind::Lost) {
-                self.let_go(&mut state);
+                *state = None;
             }
             result
         };
@@ -284,7 +281,7 @@ impl Source for Cursor {
             let mut state = self.state.lock().await;
             let released = super::lease::release(&self.identity, state.as_ref()).await;
             // Also when that failed: whatever we think is claimed is not ours to settle any more.
-            self.let_go(&mut state);
+            *state = None;
             released?;
             match &self.share {
                 Some(share) => share.leave(&self.identity).await,

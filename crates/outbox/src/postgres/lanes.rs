@@ -1,7 +1,7 @@
 //! Lanes: a cursor split by hash of the key, shared by relays that each take their part.
 
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
 
 use sqlx::postgres::PgRow;
 use sqlx::{PgConnection, Row};
@@ -44,20 +44,16 @@ impl Share {
         Self { lanes, held: AtomicU32::new(0), fair: AtomicU32::new(lanes), refreshed: Mutex::new(None) }
     }
 
-    pub(super) fn may_take(&self) -> bool {
-        self.held.load(Ordering::Relaxed) < self.fair.load(Ordering::Relaxed)
+    /// A seat for one lane more, if our part has room for it.
+    pub(super) fn seat(self: &Arc<Self>) -> Option<Seat> {
+        let fair = self.fair.load(Ordering::Relaxed);
+        let more = |held| (held < fair).then_some(held + 1);
+        let taken = self.held.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more);
+        taken.is_ok().then(|| Seat(Some(self.clone())))
     }
 
     pub(super) fn is_surplus(&self) -> bool {
         self.held.load(Ordering::Relaxed) > self.fair.load(Ordering::Relaxed)
-    }
-
-    pub(super) fn taken(&self) {
-        self.held.fetch_add(1, Ordering::Relaxed);
-    }
-
-    pub(super) fn given_back(&self) {
-        self.held.fetch_sub(1, Ordering::Relaxed);
     }
 
     /// Says that we are here, and counts who else is; not more often than a few times per lease.
@@ -93,6 +89,29 @@ impl Share {
         let leave = sqlx::query(LEAVE).bind(&identity.name).bind(&identity.owner).persistent(false);
         leave.execute(&mut *tx).await.map_err(failed)?;
         tx.commit().await.map_err(failed)
+    }
+}
+
+/// A lane that is ours, or is about to be: it counts as long as this lives.
+#[derive(Debug)]
+pub(super) struct Seat(Option<Arc<Share>>);
+
+impl Seat {
+    /// Leaves if we have more than our part, in one step: no two lanes go for the same surplus.
+    pub(super) fn unless_surplus(mut self) -> Option<Self> {
+        let share = self.0.take()?;
+        let fair = share.fair.load(Ordering::Relaxed);
+        let less = |held| (held > fair).then(|| held - 1);
+        let left = share.held.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
+        left.is_err().then(|| Self(Some(share)))
+    }
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        if let Some(share) = &self.0 {
+            share.held.fetch_sub(1, Ordering::Relaxed);
+        }
     }
 }
 
@@ -209,6 +228,20 @@ fn merge(rows: &[PgRow]) -> sqlx::Result<Merged> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn no_more_seats_are_taken_or_left_than_the_share_allows() {
+        let share = Arc::new(Share::new(4));
+        let seats: Vec<Seat> = std::iter::from_fn(|| share.seat()).collect();
+        assert_eq!(seats.len(), 4);
+        share.fair.store(2, Ordering::Relaxed);
+        assert!(share.is_surplus() && share.seat().is_none());
+        let mut kept: Vec<Seat> = seats.into_iter().filter_map(Seat::unless_surplus).collect();
+        assert_eq!(kept.len(), 2);
+        assert!(!share.is_surplus() && share.seat().is_none());
+        kept.pop();
+        assert!(share.seat().is_some(), "one that is dropped is free");
+    }
 
     #[test]
     fn the_shares_of_all_relays_are_all_lanes() {

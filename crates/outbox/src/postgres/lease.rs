@@ -187,6 +187,7 @@ fn held(row: &PgRow, identity: &Identity, asked: Instant) -> sqlx::Result<Held> 
     Ok(Held {
         epoch: row.try_get("epoch")?,
         lease: Lease::until(asked + identity.lease),
+        seat: None,
         timeline: row.try_get("timeline")?,
         read,
         ahead: None,
@@ -227,9 +228,6 @@ pub(super) async fn renew(identity: Identity, state: Weak<Mutex<Option<Held>>>, 
                     "the cursor is no longer ours: another relay took over, or another server"
                 );
                 *state = None;
-                if let Some(share) = &share {
-                    share.given_back();
-                }
                 return;
             }
             Err(error) => {

@@ -38,8 +38,9 @@ const BEGIN_BY_INDEX: &str =
 /// be read again that is). Above the floor they are found by number; below it there
 /// are only those of transactions that s1 saw in progress, found by transaction.
 /// (`not pg_visible_in_snapshot` rather than a comparison of `xid`, which would tempt the planner to sort by it.)
-/// (`(select …)` around the numbers: of one that it knows, the planner asks the end of the index how many rows lie beyond. If
-/// what was removed is not vacuumed yet it walks through all of that, for every claim.)
+/// (`(select …)` around a number: of one that it knows, the planner asks the end of the index how many rows lie beyond. If
+/// what was removed is not vacuumed yet it walks through all of that, for every claim. And `seq + 0` where rows are not to be
+/// found by number, however many transactions there are.)
 /// (And `int4eq` rather than `=`, of which the planner thinks that one row in 200 meets it: it would look through the whole
 /// log and sort it.)
 const LOG: &str = "
@@ -59,8 +60,7 @@ const LOG: &str = "
              order by seq limit $6)
             union all
             (select * from outbox.messages
-             where xid = any ($11::text[]::xid8[])
-               and seq <= (select $3::bigint) and seq > (select greatest($4::bigint, $5::bigint))
+             where xid = any ($11::text[]::xid8[]) and seq + 0 <= $3::bigint and seq + 0 > greatest($4::bigint, $5::bigint)
                and pg_visible_in_snapshot(xid, w.s2)
                and ($7::int = 1 or int4eq(outbox.lane_of(key, seq, $7::int), $8::int))
                and not ($9 and exists (select from outbox.parked p where p.cursor = $10 and p.seq = messages.seq))

@@ -33,7 +33,8 @@ pub(super) const UNDONE: &str = "(
 
 /// Every part above is to go by the index that its order names. Left to itself the planner, which knows little of
 /// transaction ids, may think that it is quicker to look through the whole log.
-pub(super) const BY_INDEX: &str = "set local enable_seqscan = off; set local enable_bitmapscan = off; set local enable_sort = off; set local jit = off";
+pub(super) const BY_INDEX: &str =
+    "set local enable_seqscan = off; set local enable_bitmapscan = off; set local enable_sort = off";
 
 /// And after it, everything as usual.
 pub(super) const AS_USUAL: &str =

@@ -85,7 +85,16 @@ pub async fn verify(args: &VerifyArgs, config: Option<&Path>, output: &mut Outpu
     let began = Instant::now();
     let is_calm = choice.faults.is_empty();
     let lease = if is_calm { CALM_LEASE } else { LEASE };
-    let stage = Stage::set(&folder, servers, network, args, seed, lease).await?;
+    let stage = match Stage::set(&folder, servers, network, args, seed, lease).await {
+        Ok(stage) => stage,
+        Err(error) => {
+            // Without relays there is nothing to look at.
+            if folder.path().join(relays::log_name(0)).exists() {
+                output.note(format!("the logs of the relays are in {}", folder.keep().display()));
+            }
+            return Err(error);
+        }
+    };
     let mut tally = Tally::default();
     let schedule = Schedule::new(seed, &choice.faults, lease);
     let broken = break_things(&stage, schedule, args, &interrupted, output, &mut tally).await;
@@ -97,6 +106,7 @@ pub async fn verify(args: &VerifyArgs, config: Option<&Path>, output: &mut Outpu
     let findings = match ended {
         Ok(findings) => findings,
         Err(error) => {
+            tell_leftovers(cleaned, output);
             output.note(format!("the logs of the relays are in {}", folder.keep().display()));
             return Err(error);
         }
@@ -122,9 +132,7 @@ pub async fn verify(args: &VerifyArgs, config: Option<&Path>, output: &mut Outpu
     .judged();
     report.print(output)?;
     report.warn(output);
-    if let Err(error) = cleaned {
-        output.warning(format!("not everything could be removed: {error:#}"), "");
-    }
+    tell_leftovers(cleaned, output);
     if report.holds {
         return Ok(Exit::Ok);
     }
@@ -135,6 +143,12 @@ pub async fn verify(args: &VerifyArgs, config: Option<&Path>, output: &mut Outpu
         folder.display()
     ));
     Ok(Exit::Failed)
+}
+
+fn tell_leftovers(cleaned: anyhow::Result<()>, output: &Output) {
+    if let Err(error) = cleaned {
+        output.warning(format!("not everything could be removed: {error:#}"), "");
+    }
 }
 
 /// What was broken.
@@ -148,8 +162,10 @@ struct Tally {
 
 impl Tally {
     fn note(&mut self, fault: &Fault, is_alone: bool, carried_out: &anyhow::Result<()>) {
-        // A hook that fails may have broken something nevertheless, and of many relays some were ended.
-        if carried_out.is_ok() || matches!(fault, Fault::Hook(..) | Fault::Relays) {
+        // What is done in steps may have broken something though it failed.
+        if carried_out.is_ok()
+            || matches!(fault, Fault::Hook(..) | Fault::Relays | Fault::Unbind | Fault::Column | Fault::Clock)
+        {
             self.windows += fault.windows(is_alone);
         }
         match carried_out {

@@ -109,7 +109,7 @@ impl Relays {
 
     /// Starts a relay in this place.
     pub(super) fn start(&self, slot: &mut Slot) -> anyhow::Result<()> {
-        let path = self.folder.join(format!("relay-{}.log", slot.number));
+        let path = self.folder.join(log_name(slot.number));
         let log = OpenOptions::new().create(true).append(true).open(path)?;
         let mut command = Command::new("sh");
         command
@@ -120,9 +120,9 @@ impl Relays {
             .arg(&self.config);
         command.args(["--log-format", "text", "--color", "never"]).env_remove("OUTBOXD_CONFIG");
         command.envs(&slot.environment).stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
+        slot.forgiven = self.forgiven.load(Ordering::SeqCst);
         let child = command.process_group(self.group).kill_on_drop(true).spawn();
         slot.child = Some(child.context("cannot start a relay")?);
-        slot.forgiven = self.forgiven.load(Ordering::SeqCst);
         Ok(())
     }
 
@@ -164,10 +164,10 @@ impl Relays {
         locked(&self.bad_ends).clone()
     }
 
-    /// Whoever lives while this is held may end by itself, then or later.
+    /// Whoever lives while this is held may end by itself; also later, once something has happened that it may have met.
     pub(super) fn forgive(&self) -> Forgiving<'_> {
         self.forgiving.fetch_add(1, Ordering::SeqCst);
-        Forgiving(self)
+        Forgiving { relays: self, has_met: false }
     }
 
     /// Sends SIGTERM and waits for the end; tells whether there was somebody to stop. Nobody has to end well who cannot
@@ -248,12 +248,17 @@ impl Relays {
 }
 
 /// See [`Relays::forgive`].
-pub(super) struct Forgiving<'r>(&'r Relays);
+pub(super) struct Forgiving<'r> {
+    relays: &'r Relays,
+    pub(super) has_met: bool,
+}
 
 impl Drop for Forgiving<'_> {
     fn drop(&mut self) {
-        self.0.forgiven.fetch_add(1, Ordering::SeqCst);
-        self.0.forgiving.fetch_sub(1, Ordering::SeqCst);
+        if self.has_met {
+            self.relays.forgiven.fetch_add(1, Ordering::SeqCst);
+        }
+        self.relays.forgiving.fetch_sub(1, Ordering::SeqCst);
     }
 }
 
@@ -286,6 +291,11 @@ impl Slot {
     pub(super) fn go_on(&self) {
         self.child.as_ref().inspect(|child| send(child, Signal::CONT));
     }
+}
+
+/// What the log of a relay is called.
+pub(super) fn log_name(number: usize) -> String {
+    format!("relay-{number}.log")
 }
 
 fn pid(child: &Child) -> Option<Pid> {

@@ -1,5 +1,7 @@
 //! `bench`: every scenario runs on every pair, and tells what it should. Never how fast: machines differ.
 
+use std::time::Duration;
+
 use serde_json::Value;
 
 use crate::program::Program;
@@ -140,7 +142,6 @@ async fn on_postgres_and_rabbitmq_every_scenario_tells_its_figures_and_nothing_s
     assert_eq!(schemas, 0);
 }
 
-/// A relay that looks only once in ten minutes: were it not woken, nothing would arrive in time.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_source_that_notifies_is_notified() {
     let Some(postgres) = testbed::postgres().await else { return };
@@ -148,8 +149,13 @@ async fn a_source_that_notifies_is_notified() {
     let program = Program::with(&connections(database.url(), None));
     let mut args = vec!["bench", "--config", "outboxd.toml", "--scenario", "steady"];
     args.extend(SMALL);
-    args.extend(["--source", "notify = true", "--pipe", "poll = \"10m\""]);
-    assert_eq!(runs(&program.json(&args), "steady", "file"), [("outboxd".to_owned(), 50)]);
+    args.extend(["--source", "notify = true"]);
+    let mut listener = sqlx::postgres::PgListener::connect(database.url()).await.unwrap();
+    listener.listen("outbox").await.unwrap();
+    let report = tokio::task::block_in_place(|| program.json(&args));
+    assert_eq!(runs(&report, "steady", "file"), [("outboxd".to_owned(), 50)]);
+    let told = tokio::time::timeout(Duration::from_secs(10), listener.recv()).await;
+    told.expect("writers wake readers").unwrap();
 }
 
 #[cfg(feature = "kafka")]

@@ -9,6 +9,7 @@ use outbox::conformance::source::SourceFixture;
 use outbox::memory::Recorder;
 use outbox::postgres::{Cursor, Outbox};
 use outbox::{Message, Pipe, Result, Source, Verdict};
+use sqlx::AssertSqlSafe;
 use sqlx::postgres::{PgPool, PgPoolOptions};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
@@ -105,7 +106,7 @@ async fn a_relay_that_is_never_idle_gives_lanes_back_all_the_same() {
     let Some(log) = Log::new().await else { return };
     log.enqueue(busy::work().collect()).await;
     let relay = |owner: &str| -> Vec<Arc<dyn Source>> {
-        let cursor = log.outbox.cursor("c").owner(owner).lease(Duration::from_millis(900));
+        let cursor = log.outbox.cursor("c").owner(owner).lease(Duration::from_secs(3));
         cursor.lanes(busy::LANES).into_iter().map(|lane| Arc::new(lane) as _).collect()
     };
     busy::assert_lanes_are_given_back(&relay("one"), &relay("two")).await;
@@ -190,6 +191,9 @@ async fn a_claim_does_not_walk_through_what_was_removed() {
 async fn neither_a_claim_nor_a_purge_is_compiled_first() {
     let Some(log) = Log::new().await else { return };
     log.enqueue(batch(0)).await;
+    let usual = format!("alter database \"{}\" set jit = on", log.database.name());
+    sqlx::raw_sql(AssertSqlSafe(usual)).execute(log.outbox.pool()).await.unwrap();
+    let outbox = Outbox::connect(log.database.url()).await.unwrap();
     // Both ask it for each row.
     let watch =
         "create or replace function outbox.lane_of(key text, seq bigint, lanes integer) returns integer
@@ -197,17 +201,17 @@ async fn neither_a_claim_nor_a_purge_is_compiled_first() {
             if current_setting('jit')::bool then raise 'it may be compiled'; end if;
             return 0;
         end $$";
-    sqlx::raw_sql(watch).execute(log.outbox.pool()).await.unwrap();
+    sqlx::raw_sql(watch).execute(outbox.pool()).await.unwrap();
     let asked =
-        sqlx::query("select outbox.lane_of(key, seq, 2) from outbox.messages").fetch_all(log.outbox.pool());
+        sqlx::query("select outbox.lane_of(key, seq, 2) from outbox.messages").fetch_all(outbox.pool());
     assert!(asked.await.is_err(), "by itself it may be");
-    let lanes = log.outbox.cursor("c").lanes(2);
+    let lanes = outbox.cursor("c").lanes(2);
     read_all(&lanes[0]).await;
     assert!(lanes[1].claim(500).await.unwrap().messages.is_empty());
     for lane in &lanes {
         lane.close().await.unwrap();
     }
-    assert_eq!(log.outbox.purge(Duration::ZERO, 1_000, false).await.unwrap(), 200);
+    assert_eq!(outbox.purge(Duration::ZERO, 1_000, false).await.unwrap(), 200);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
