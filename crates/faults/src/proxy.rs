@@ -113,6 +113,11 @@ impl Proxy {
         *locked(&self.allowance) = Some(bytes);
     }
 
+    /// Whether a cut that [`cut_after`](Self::cut_after) was told of is yet to come.
+    pub fn is_about_to_cut(&self) -> bool {
+        locked(&self.allowance).is_some()
+    }
+
     /// Takes back what [`cut_after`](Self::cut_after) was told, if so many bytes have not come yet; tells whether that was so.
     pub fn spare(&self) -> bool {
         locked(&self.allowance).take().is_some()

@@ -110,7 +110,7 @@ async fn a_cut_that_has_not_happened_can_be_taken_back() -> Result<()> {
     proxy.cut_after(5);
     client.write_all(b"123").await?;
     assert_eq!(read(&mut server, 3).await?, b"123");
-    assert!(proxy.spare());
+    assert!(proxy.is_about_to_cut() && proxy.spare() && !proxy.is_about_to_cut());
     client.write_all(b"456789").await?;
     assert_eq!(read(&mut server, 6).await?, b"456789");
     assert!(!proxy.spare(), "there was none any more");

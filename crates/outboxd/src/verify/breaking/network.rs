@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use anyhow::{anyhow, ensure};
 use faults::Proxy;
+use tokio::time::Instant;
 
 use super::Scene;
 use crate::verify::fault::Side;
@@ -13,6 +14,11 @@ const THIN: u64 = 30_000;
 
 /// Where in a stream a connection is cut at the latest.
 const FURTHEST: u64 = 20_000;
+
+/// How long relays may have nothing to say to a server, after whatever was broken before.
+const QUIET: Duration = Duration::from_secs(5);
+
+const LOOK: Duration = Duration::from_millis(50);
 
 fn proxy(scene: &Scene, side: Side) -> anyhow::Result<&Proxy> {
     scene.network.side(side).map_err(|why| anyhow!("there is no proxy: {why}"))
@@ -52,6 +58,10 @@ pub(super) async fn cut_after(scene: &Scene, side: Side, choice: u64, lasts: Dur
     let proxy = proxy(scene, side)?;
     proxy.cut_after(1 + choice % FURTHEST);
     tokio::time::sleep(lasts).await;
+    let end = Instant::now() + QUIET;
+    while proxy.is_about_to_cut() && Instant::now() < end {
+        tokio::time::sleep(LOOK).await;
+    }
     // It is not to come later, when nobody counts on it.
     ensure!(!proxy.spare(), "too few bytes went through");
     Ok(())
