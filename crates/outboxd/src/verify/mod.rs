@@ -90,7 +90,7 @@ pub async fn verify(args: &VerifyArgs, config: Option<&Path>, output: &mut Outpu
         Err(error) => {
             // Without relays there is nothing to look at.
             if folder.path().join(relays::log_name(0)).exists() {
-                output.note(format!("the logs of the relays are in {}", folder.keep().display()));
+                keep_logs(folder, output);
             }
             return Err(error);
         }
@@ -107,7 +107,7 @@ pub async fn verify(args: &VerifyArgs, config: Option<&Path>, output: &mut Outpu
         Ok(findings) => findings,
         Err(error) => {
             tell_leftovers(cleaned, output);
-            output.note(format!("the logs of the relays are in {}", folder.keep().display()));
+            keep_logs(folder, output);
             return Err(error);
         }
     };
@@ -143,6 +143,10 @@ pub async fn verify(args: &VerifyArgs, config: Option<&Path>, output: &mut Outpu
         folder.display()
     ));
     Ok(Exit::Failed)
+}
+
+fn keep_logs(folder: Folder, output: &Output) {
+    output.note(format!("the logs of the relays are in {}", folder.keep().display()));
 }
 
 fn tell_leftovers(cleaned: anyhow::Result<()>, output: &Output) {

@@ -15,6 +15,8 @@ use rand::{RngExt, SeedableRng};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
+use crate::busy;
+
 /// A table in some database, and what is done to it.
 #[async_trait]
 pub(crate) trait Ground: Send + Sync + 'static {
@@ -118,6 +120,16 @@ fn check_order(taken: &[(String, u32)], keys: u32, count: u32) {
     }
     assert_eq!(next.len(), keys as usize);
     assert!(next.values().all(|next| *next == count), "{next:?}");
+}
+
+/// A relay that is never idle, and another that comes to help.
+pub(crate) async fn gives_lanes_back(ground: Option<impl Ground>) {
+    let Some(ground) = ground else { return };
+    for message in busy::work() {
+        ground.write_one(&message).await;
+    }
+    let reading = Reading { lanes: busy::LANES, ..Reading::default() };
+    busy::assert_lanes_are_given_back(&ground.sources(&reading), &ground.sources(&reading)).await;
 }
 
 /// Lets three relays live through it; gives how many messages came, and how many there were.

@@ -8,9 +8,8 @@ use outbox::table::{Draft, Reading};
 use outbox::{Message, Source};
 use sqlx::{AssertSqlSafe, Row};
 
-use super::chaos::{Ground, live, seed};
+use super::chaos::{Ground, gives_lanes_back, live, seed};
 use super::fixture::{Tables, draft, insert, stamped, text};
-use crate::busy;
 
 #[async_trait]
 impl Ground for Tables {
@@ -79,10 +78,5 @@ async fn c5_lanes_are_shared_without_a_double() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_relay_that_is_never_idle_gives_lanes_back_all_the_same() {
-    let Some(tables) = Tables::new(draft).await else { return };
-    for message in busy::work() {
-        tables.write_one(&message).await;
-    }
-    let reading = Reading { lanes: busy::LANES, ..Reading::default() };
-    busy::assert_lanes_are_given_back(&tables.sources(&reading), &tables.sources(&reading)).await;
+    gives_lanes_back(Tables::new(draft).await).await;
 }
